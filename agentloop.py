@@ -1,0 +1,1564 @@
+"""The Agent Loop: a state machine that cannot run away, and the loop that it governs.
+
+Theory of operation
+-------------------
+A model answers once. A loop asks it again and again, carrying what its last action brought into
+its next thought: perceive, think, act, observe, until done (感知→推理→行动→观察). What makes a
+loop safe is not the model, it is the control around it, and that control is kept apart here:
+
+1. The machine is a pure function, ``advance(control, event, limits) -> Control``. Eight guarded
+   rows (``TRANSITIONS``) say every move there is. What they do not allow raises
+   ``IllegalTransition``. Each event it accepts makes ``rank`` smaller, so every run ends.
+2. The loop is a program of effects. ``AgentLoop.run(task)`` is a generator that yields what it
+   wants from the world and is sent what came of it. It does no I/O and reads no clock.
+3. ``within`` stands between every program and its driver and charges each effect to an account
+   before letting it pass. Nothing that a loop holds or a program contains escapes its account.
+4. Only a driver touches the world: ``drive`` here, others in chapter 07.
+
+Two rules keep the halves apart: nobody but ``advance`` makes a ``Control``, and the machine never
+sees a word of text.
+
+Glossary
+--------
+state        where the loop stands (``AgentState``): one of six, from IDLE to TERMINATED
+round        one visit to REASONING: one thought, and what was done and seen because of it
+turn         a finished round as history keeps it: the thought, its calls, one observation a call
+event        what happened, told to the machine; spending is an event too
+limit        a finite bound that ``advance`` enforces; there is no value that means "unlimited"
+account      one program's standing with the machine: its Control, and the Limits it is held to
+effect       a wish of a program (ask the model, run a tool, ask a person, wait); data, not a deed
+outcome      what came of an effect, and the run's time then, in seconds
+hook         a function the loop is built from: reason, act, perceive, accept, a stop rule
+program      a generator that yields effects and is sent outcomes; hooks may be programs
+driver       the only code that performs effects
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from enum import Enum
+from types import GeneratorType
+from typing import Any, NamedTuple, TypeVar
+
+# --- The machine ------------------------------------------------------------------------------
+# Everything about state lives in this half; it knows no model, no tool and no text.
+
+
+class AgentState(Enum):
+    """Where a loop stands (article A, 状态定义与语义)."""
+
+    __hash__ = object.__hash__
+    IDLE = "waiting for a task"
+    PERCEIVING = "reading the task and the world"
+    REASONING = "thinking about what to do next"
+    ACTING = "handing an action over"
+    WAITING_FOR_OBSERVATION = "waiting for what the action brings"
+    TERMINATED = "ended, with a reason"
+
+
+class StopReason(Enum):
+    """Why a run ended. Where several limits are reached at once, the first in this order is named."""
+
+    FINAL_ANSWER = "the model gave its final answer"
+    HUMAN = "a person stopped the run"
+    ERROR = "a hook raised an exception"
+    TOO_MANY_FAILURES = "too many rounds in a row brought nothing but failures"
+    MAX_ITERATIONS = "no round is left"
+    MODEL_CALLS = "no model call is left"
+    TOOL_CALLS = "no tool call is left"
+    EFFECTS = "no effect of any kind is left"
+    TOKEN_BUDGET = "the token budget is used up"
+    COST_BUDGET = "the cost budget is used up"
+    WALL_CLOCK = "the run's time is up"
+    REPEATED_ACTION = "the same action kept bringing the same result"
+    CONVERGED = "the replies stopped changing"
+    STAGNATED = "the results stopped improving"
+    EXTERNALLY_DONE = "an outside check found the goal met"
+    INVALID_TASK = "the task cannot be worked on"
+
+
+class EventKind(Enum):
+    """What can happen to a loop."""
+
+    __hash__ = object.__hash__
+    TASK_ARRIVED = "a task arrived"
+    PERCEIVED = "the perception is there"
+    ACTION_CHOSEN = "the decision is an action"
+    ANSWER_GIVEN = "the decision is a final answer"
+    SUBMITTED = "the action was handed over"
+    OBSERVED = "the observation arrived"
+    STOP_RULED = "a stop rule fires"
+    INTERRUPTED = "a person interrupts"
+    HOOK_FAILED = "a hook raised"
+    ACCOUNT_CLOSED = "an enclosing account refuses to pay"
+    MODEL_CALL = "a model call is wanted"
+    TOOL_CALL = "a tool call is wanted"
+    OTHER_EFFECT = "another effect is wanted"
+
+
+class Control(NamedTuple):
+    """All that the machine knows of a run: a state and counters, never text or history.
+
+    Only ``advance`` makes one, starting from ``Control()``.
+    """
+
+    state: AgentState = AgentState.IDLE
+    rounds: int = 0  # visits to REASONING
+    model_calls: int = 0
+    tool_calls: int = 0
+    effects: int = 0  # of every kind: model calls and tool calls are among them
+    failures: int = 0  # rounds in a row in which nothing succeeded
+    pending: int = 0  # calls chosen and not yet observed
+    tokens: int = 0
+    cost: float = 0.0  # in the currency of Limits.cost
+    seconds: float = 0.0  # since the run began, as its last event told
+    stop: StopReason | None = None
+
+
+class Event(NamedTuple):
+    """One thing that happened, with what it brings.
+
+    ``tokens`` and ``cost`` were spent since the last event; ``at`` is the run's time now, in
+    seconds; ``needs_tokens`` and ``needs_seconds`` are what the wanted effect is known to take.
+    """
+
+    kind: EventKind
+    ok: bool = True  # a perception is complete, an answer is not empty, an action succeeded
+    calls: int = 0  # how many calls were chosen, submitted or observed
+    tokens: int = 0
+    cost: float = 0.0
+    at: float = 0.0
+    needs_tokens: int = 0
+    needs_seconds: float = 0.0
+    stop: StopReason | None = None  # a stop rule's verdict
+    closed: Control | None = None  # the ended Control of the enclosing account
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one run, all of them finite and positive (article B, 硬上限).
+
+    Raises ``ValueError`` for zero, a negative number, NaN, infinity and ``None``: a loop without
+    a bound cannot be asked for.
+    """
+
+    rounds: int = 10  # article A's max_iterations; article B's figure for simple questions
+    model_calls: int = 50
+    tool_calls: int = 50
+    effects: int = 200  # of every kind, so that a program cannot wait or ask for ever either
+    failures: int = 5  # rounds in a row
+    tokens: int = 50_000  # in and out, over all requests
+    cost: float = 1.0
+    seconds: float = 300.0  # of the whole run; waiting for nobody but a person does not count
+    call_seconds: float = 30.0  # of one call of a model or tool
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, whole = getattr(self, field.name), field.type == "int"
+            numbers = int if whole else (int, float)
+            if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value < math.inf:
+                wanted = "a whole number of at least 1" if whole else "a finite number above 0"
+                raise ValueError(
+                    f"Limits.{field.name} must be {wanted}, not {value!r}: "
+                    "every loop is bounded, no value means unlimited"
+                )
+
+
+QUESTION_ANSWERING = Limits()
+RESEARCH = Limits(
+    rounds=25, model_calls=125, tool_calls=125, effects=500, tokens=250_000, cost=5.0, seconds=1800.0
+)
+CODING = Limits(
+    rounds=100, model_calls=500, tool_calls=500, effects=2000, tokens=1_000_000, cost=20.0, seconds=7200.0
+)
+
+IDLE, PERCEIVING, REASONING, ACTING, WAITING_FOR_OBSERVATION, TERMINATED = AgentState
+LIVE = (IDLE, PERCEIVING, REASONING, ACTING, WAITING_FOR_OBSERVATION)
+WORKING = LIVE[1:]
+
+#: What an account may refuse to pay for. A person's stop closes it like a limit does.
+ACCOUNT_REASONS = (
+    StopReason.HUMAN,
+    StopReason.MODEL_CALLS,
+    StopReason.TOOL_CALLS,
+    StopReason.EFFECTS,
+    StopReason.TOKEN_BUDGET,
+    StopReason.COST_BUDGET,
+    StopReason.WALL_CLOCK,
+)
+#: What a stop rule may name. Limits and final answers are the machine's own to name.
+RULE_REASONS = (
+    StopReason.HUMAN,
+    StopReason.REPEATED_ACTION,
+    StopReason.CONVERGED,
+    StopReason.STAGNATED,
+    StopReason.EXTERNALLY_DONE,
+    StopReason.INVALID_TASK,
+)
+
+
+class Transition(NamedTuple):
+    """One row of the table: from where, on what event, under which guard, to where."""
+
+    row: int
+    sources: tuple[AgentState, ...]
+    target: AgentState
+    events: tuple[EventKind, ...]
+    guard: str
+    holds: Callable[[Control, Event], bool]
+    stops: tuple[StopReason, ...] = ()  # the reasons an ending by this row can have
+
+
+class Spending(NamedTuple):
+    """An effect that is wanted: it leaves the state as it is and uses up what it counts."""
+
+    event: EventKind
+    model_calls: int
+    tool_calls: int
+    effects: int = 1
+
+
+def _is_ok(control: Control, event: Event) -> bool:
+    return event.ok
+
+
+def _has_an_action(control: Control, event: Event) -> bool:
+    return event.calls >= 1
+
+
+def _covers_each_call(control: Control, event: Event) -> bool:
+    return event.calls == control.pending
+
+
+def _has_grounds(control: Control, event: Event) -> bool:
+    """A limit is found by ``advance`` itself; what comes from outside must be entitled to stop."""
+    if event.kind is EventKind.STOP_RULED:
+        return event.stop is not None
+    if event.kind is EventKind.ACCOUNT_CLOSED:
+        return event.closed is not None and event.closed.stop in ACCOUNT_REASONS
+    return True
+
+
+_E = EventKind
+_OUTSIDE = (_E.STOP_RULED, _E.INTERRUPTED, _E.HOOK_FAILED, _E.ACCOUNT_CLOSED)
+_ANY_BUT_AN_ANSWER = tuple(reason for reason in StopReason if reason is not StopReason.FINAL_ANSWER)
+_WAITED = (StopReason.TOO_MANY_FAILURES, StopReason.WALL_CLOCK)
+
+# fmt: off
+TRANSITIONS = (
+    Transition(1, (IDLE,), PERCEIVING, (_E.TASK_ARRIVED,),
+               "a task arrived (新任务到达)", _is_ok),
+    Transition(2, (PERCEIVING,), REASONING, (_E.PERCEIVED,),
+               "the perception is complete (感知数据完整)", _is_ok),
+    Transition(3, (REASONING,), ACTING, (_E.ACTION_CHOSEN,),
+               "the decision holds an executable action (包含可执行动作)", _has_an_action),
+    Transition(4, (REASONING,), TERMINATED, (_E.ANSWER_GIVEN,),
+               "the decision is a final answer (输出Final Answer)", _is_ok, (StopReason.FINAL_ANSWER,)),
+    Transition(5, (ACTING,), WAITING_FOR_OBSERVATION, (_E.SUBMITTED,),
+               "the action was submitted (动作已提交)", _covers_each_call),
+    Transition(6, (WAITING_FOR_OBSERVATION,), REASONING, (_E.OBSERVED,),
+               "an observation arrived and is valid, and another round is allowed (反馈到达且有效)",
+               _covers_each_call),
+    Transition(7, (WAITING_FOR_OBSERVATION,), TERMINATED, (_E.OBSERVED,),
+               "the run's time is up, or too many failures in a row (超时或连续失败)",
+               _covers_each_call, _WAITED),
+    Transition(8, LIVE, TERMINATED, _OUTSIDE,
+               "a limit is reached, a stop rule fires, a person interrupts, or an error ends the run "
+               "(达到上限或人工中断)", _has_grounds, _ANY_BUT_AN_ANSWER),
+)
+# fmt: on
+
+SPENDING = (
+    Spending(_E.MODEL_CALL, model_calls=1, tool_calls=0),
+    Spending(_E.TOOL_CALL, model_calls=0, tool_calls=1),
+    Spending(_E.OTHER_EFFECT, model_calls=0, tool_calls=0),
+)
+
+
+class IllegalTransition(Exception):
+    """The machine was told something that its table does not allow. Nothing has changed."""
+
+    def __init__(self, control: Control, event: Event, why: str) -> None:
+        super().__init__(why)
+        self.control, self.event = control, event
+
+
+class _Move(NamedTuple):
+    """What the tables say of one event in one state, laid out so that ``advance`` reads it at once."""
+
+    target: AgentState
+    holds: Callable[[Control, Event], bool] | None
+    rounds: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    effects: int = 0
+
+
+def _moves() -> dict[tuple[AgentState, EventKind], _Move]:
+    moves: dict[tuple[AgentState, EventKind], _Move] = {}
+    for transition in TRANSITIONS:
+        rounds = 1 if transition.target is REASONING else 0
+        for source in transition.sources:
+            for event in transition.events:
+                # Rows 6 and 7 share their event: 7 is what a limit makes of 6.
+                moves.setdefault((source, event), _Move(transition.target, transition.holds, rounds))
+    for event, model_calls, tool_calls, effects in SPENDING:
+        for state in WORKING:
+            moves[state, event] = _Move(state, None, 0, model_calls, tool_calls, effects)
+    return moves
+
+
+_MOVES = _moves()
+
+#: Endings that no limit can overrule: an answer in hand wins, and a person or an error is not argued with.
+_DECIDED = {
+    EventKind.ANSWER_GIVEN: StopReason.FINAL_ANSWER,
+    EventKind.INTERRUPTED: StopReason.HUMAN,
+    EventKind.HOOK_FAILED: StopReason.ERROR,
+}
+_CHOSEN, _OBSERVED, _CLOSED = _E.ACTION_CHOSEN, _E.OBSERVED, _E.ACCOUNT_CLOSED
+_RULED = (_E.OBSERVED, _E.STOP_RULED)  # the events that may bring a stop rule's verdict
+_new = tuple.__new__  # what a NamedTuple's constructor calls, without the detour
+
+
+def advance(control: Control, event: Event, limits: Limits) -> Control:
+    """Return the control after ``event``; the one place where a state, counter or reason changes.
+
+    Raises ``IllegalTransition`` for what ``TRANSITIONS`` and ``SPENDING`` do not allow. At a limit
+    the new control is TERMINATED and names it; the wanted effect or round is then not counted.
+    """
+    state, rounds, model_calls, tool_calls, effects, failures, pending, tokens, cost, seconds, _ = control
+    kind, ok, calls, new_tokens, new_cost, at, needs_tokens, needs_seconds, stop, closed = event
+    move = _MOVES.get((state, kind))
+    if move is None:
+        raise IllegalTransition(control, event, _not_a_move(state, kind))
+    target, holds, round_, model_call, tool_call, effect = move
+    if holds is not None and not holds(control, event):
+        raise IllegalTransition(control, event, _guard_refuses(state, kind))
+    if new_tokens < 0 or new_cost < 0:
+        raise IllegalTransition(control, event, "tokens and cost already spent cannot be negative")
+    if stop is not None and (kind not in _RULED or stop not in RULE_REASONS):
+        raise IllegalTransition(control, event, _not_entitled(kind, stop))
+
+    # What is already spent is booked whatever comes next, and the run's time never goes back.
+    tokens += new_tokens
+    cost += new_cost
+    if at > seconds:
+        seconds = at
+    if kind is _OBSERVED:
+        pending = 0
+        failures = 0 if ok else failures + 1
+    elif kind is _CHOSEN:
+        pending = calls
+
+    # The first reason that applies, in the order of StopReason. `not a < b` also catches NaN.
+    if kind in _DECIDED:
+        stop = _DECIDED[kind]
+    elif kind is _CLOSED and closed is not None:
+        stop = closed.stop
+    elif failures >= limits.failures:
+        stop = StopReason.TOO_MANY_FAILURES
+    elif rounds + round_ > limits.rounds:
+        stop = StopReason.MAX_ITERATIONS
+    elif model_calls + model_call > limits.model_calls:
+        stop = StopReason.MODEL_CALLS
+    elif tool_calls + tool_call > limits.tool_calls:
+        stop = StopReason.TOOL_CALLS
+    elif effects + effect > limits.effects:
+        stop = StopReason.EFFECTS
+    elif not tokens < limits.tokens or tokens + needs_tokens > limits.tokens:
+        stop = StopReason.TOKEN_BUDGET
+    elif not cost < limits.cost:
+        stop = StopReason.COST_BUDGET
+    elif not seconds < limits.seconds or seconds + needs_seconds > limits.seconds:
+        stop = StopReason.WALL_CLOCK
+
+    if stop is None:
+        rounds, model_calls, tool_calls = rounds + round_, model_calls + model_call, tool_calls + tool_call
+        effects += effect
+    else:
+        target = TERMINATED
+    return _new(
+        Control,
+        (target, rounds, model_calls, tool_calls, effects, failures, pending, tokens, cost, seconds, stop),
+    )
+
+
+def _not_a_move(state: AgentState, kind: EventKind) -> str:
+    allowed = ", ".join(allowed.name for source, allowed in _MOVES if source is state)
+    return f"{kind.name} is not allowed in {state.name}: " + (
+        f"allowed are {allowed}" if allowed else "the run has ended, and nothing follows an end"
+    )
+
+
+def _guard_refuses(state: AgentState, kind: EventKind) -> str:
+    row = next(row for row in TRANSITIONS if state in row.sources and kind in row.events)
+    return f"{kind.name} in {state.name} is refused by the guard of row {row.row}: {row.guard}"
+
+
+def _not_entitled(kind: EventKind, stop: StopReason) -> str:
+    allowed = ", ".join(reason.name for reason in RULE_REASONS)
+    return (
+        f"{kind.name} cannot end a run with {stop.name}: a stop rule may name {allowed}, at the end of a "
+        "round or before the first; limits, errors and final answers are for the machine to name"
+    )
+
+
+def row_taken(before: Control, after: Control) -> Transition | None:
+    """The row of the table that led from one control to the next; ``None`` where only spending was booked."""
+    for row in TRANSITIONS:
+        reached = before.state in row.sources and after.state is row.target
+        if reached and (after.stop in row.stops if after.stop else not row.stops):
+            return row
+    return None
+
+
+#: How many steps are still possible inside a round, at most, counted from each state.
+_STEPS_LEFT = {IDLE: 2, PERCEIVING: 1, REASONING: 3, ACTING: 2, WAITING_FOR_OBSERVATION: 1}
+
+
+def rank(control: Control, limits: Limits) -> int:
+    """How many events can still be accepted, at most. Every accepted event makes it smaller."""
+    if control.state is TERMINATED:
+        return 0
+    rounds_left, effects_left = limits.rounds - control.rounds, limits.effects - control.effects
+    return 3 * rounds_left + _STEPS_LEFT[control.state] + effects_left
+
+
+def worst_case_steps(limits: Limits) -> int:
+    """The longest run there can be, in events: ``2 + 3 * rounds + effects``."""
+    return rank(Control(), limits)
+
+
+# --- The vocabulary of the loop ---------------------------------------------------------------
+# Values, all immutable. Text begins here.
+
+
+class Kind(Enum):
+    """What an observation is, for guards to read: a closed list."""
+
+    RESULT = "the tool's result"
+    UNKNOWN_TOOL = "there is no tool of this name"
+    BAD_ARGUMENTS = "the arguments do not fit; the tool was not run"
+    TOOL_ERROR = "the tool raised an exception"
+    TIMEOUT = "the call took too long and was left behind"
+    UNCERTAIN = "whether the call took effect is not known"
+    NOT_RUN = "the run ended before this call was made"
+    REFUSED = "a person, a guard or a check said no"
+    UNAVAILABLE = "the tool is known to be down and was not called"
+    MALFORMED = "the reply could not be read"
+    EMPTY_REPLY = "the reply was empty"
+    MODEL_ERROR = "the model failed"
+    NO_HUMAN = "nobody was there to answer"
+
+
+class Observation(NamedTuple):
+    """What came of one call, in words for the model, and whether it succeeded."""
+
+    text: str
+    ok: bool = True
+    kind: Kind = Kind.RESULT
+
+
+class ToolCall(NamedTuple):
+    """One action: which tool, with which arguments.
+
+    The loop gives each call its ``id``, unique in the whole program and the same on replay, so
+    that a tool can refuse to act twice. A call with a ``problem`` could not be read; the problem
+    is its observation, and it is never run.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = ""
+    problem: Observation | None = None
+
+
+class Message(NamedTuple):
+    """One message of a prompt. ``role`` is system, user, assistant or tool.
+
+    Under native function calling an assistant's message holds its ``calls``, and a tool's message
+    the ``call_id`` that it answers.
+    """
+
+    role: str
+    content: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+
+
+class Usage(NamedTuple):
+    """What one model call used: tokens in and out together, and their cost."""
+
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class Reply(NamedTuple):
+    """What a model answered. ``tool_calls`` are as the provider wrote them, for the protocol to read.
+
+    Where ``usage`` is ``None`` the account charges an estimate instead of nothing.
+    """
+
+    text: str = ""
+    tool_calls: tuple[Any, ...] = ()
+    usage: Usage | None = None
+
+
+class Act(NamedTuple):
+    """A decision to act. ``thought`` is the model's text up to the end of its first instruction."""
+
+    calls: tuple[ToolCall, ...]
+    thought: str = ""
+
+
+class Finish(NamedTuple):
+    """A decision to end with an answer."""
+
+    answer: Any
+    thought: str = ""
+
+
+class Turn(NamedTuple):
+    """One finished round: the thought, the calls, one observation for each call, in order.
+
+    ``warnings`` are what stop rules told the model after it ("change direction").
+    """
+
+    thought: str
+    calls: tuple[ToolCall, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def call_text(call: ToolCall) -> str:
+    """The call as a person would write it: ``get_weather(city='北京')``."""
+    if not isinstance(call.arguments, Mapping):
+        return f"{call.name}({call.arguments!r})"
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+
+def report(problem: Observation, thought: str = "") -> Act:
+    """The action that stands for a reply which holds none: it costs a round, and tells the model why."""
+    return Act((ToolCall("", {}, problem=problem),), thought)
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the tokens of ``text``: one for four ASCII characters, one for every other character.
+
+    Chinese text and emoji count in full, since len/4 is three to six times too low for them.
+    """
+    plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
+    return -(-plain // 4) + len(text) - plain
+
+
+# --- Effects: what a program may want from the world ------------------------------------------
+
+
+class Start(NamedTuple):
+    """A loop begins. Its outcome is the loop's number in the whole program: 1, 2, 3, ..."""
+
+    task: Any
+
+
+class CallModel(NamedTuple):
+    """One request to the model. Its outcome is a ``Reply``, or a failed ``Observation``.
+
+    ``tokens`` is the estimated size of the request; ``stop`` are texts at which the model should
+    stop writing; ``seconds`` is how long the call may take, which the account sets.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]] = ()
+    stop: tuple[str, ...] = ()
+    tokens: int = 0
+    seconds: float = math.inf
+
+
+class CallTool(NamedTuple):
+    """One tool call. Its outcome is an ``Observation``."""
+
+    call: ToolCall
+    seconds: float = math.inf
+
+
+class AskHuman(NamedTuple):
+    """A question to a person. Its outcome is the answer, or a failed ``Observation``."""
+
+    question: str
+
+
+class Sleep(NamedTuple):
+    """Wait, in seconds. Its outcome is ``None``."""
+
+    seconds: float
+
+
+class Do(NamedTuple):
+    """Anything else that is not a pure function of what came before: a draw, a store, a test run.
+
+    The driver calls ``function`` once, and its value is the outcome. An exception in it reaches
+    the program as ``EffectFailed``.
+    """
+
+    label: str
+    function: Callable[[], Any]
+    seconds: float = math.inf
+
+
+class Together(NamedTuple):
+    """Programs side by side. The outcome is a list of their values in this order; an exception is a value."""
+
+    programs: tuple[Program[Any], ...]
+
+
+_EFFECT_NAMES = "Start, CallModel, CallTool, AskHuman, Sleep, Do, Together"
+Effect = Start | CallModel | CallTool | AskHuman | Sleep | Do | Together
+
+
+class Outcome(NamedTuple):
+    """What came of an effect, and the run's time then, in seconds."""
+
+    value: Any
+    at: float
+
+
+T = TypeVar("T")
+Program = Generator[Effect, Outcome, T]
+
+
+class LimitReached(Exception):
+    """Thrown into a program whose account has ended; ``reason`` says why. It may tidy up and return."""
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+        self.reason = control.stop
+        super().__init__(f"nothing more may be spent: {control.stop.name if control.stop else 'not ended'}")
+
+
+class Interrupted(Exception):
+    """Thrown into a program by its driver when a person stops the run."""
+
+
+class EffectFailed(Exception):
+    """Thrown into a program when the function of a ``Do`` raised."""
+
+
+# --- The account: one program's standing with the machine -------------------------------------
+
+
+class Step(NamedTuple):
+    """One accepted event, for those who watch. ``turn`` is there when a round ends."""
+
+    before: Control
+    event: Event
+    after: Control
+    turn: Turn | None = None
+
+
+class Account:
+    """Where a program stands: its ``control``, the ``limits`` it is held to, and who watches.
+
+    The only mutable thing of a run that its parts share. Whatever is spent inside ``within`` is
+    charged here first, and so to each account around it.
+    """
+
+    __slots__ = ("limits", "control", "number", "_watch", "_began", "_at", "_tokens", "_cost", "_refusals")
+
+    def __init__(self, limits: Limits, watch: Callable[[Step], object] | None = None) -> None:
+        self.limits = limits
+        self.control = Control()
+        self.number = 0
+        self._watch = watch
+        self._began = self._at = 0.0
+        self._tokens, self._cost = 0, 0.0  # spent, and not yet told to the machine
+        self._refusals = 0
+
+    def open(self, task: Any) -> Program[None]:
+        """Leave IDLE: ask the world for a number and the time, unless an enclosing account refuses."""
+        try:
+            self.number, self._began = yield Start(task)
+        except (LimitReached, Interrupted) as refusal:
+            raise self._closed_by(refusal) from None
+        self.post(EventKind.TASK_ARRIVED)
+
+    def post(
+        self,
+        kind: EventKind,
+        ok: bool = True,
+        calls: int = 0,
+        needs_tokens: int = 0,
+        needs_seconds: float = 0.0,
+        stop: StopReason | None = None,
+        closed: Control | None = None,
+        turn: Turn | None = None,
+    ) -> None:
+        """Tell the machine what happened, with all that was spent since. Raises ``LimitReached`` at an end."""
+        tokens, cost = self._tokens, self._cost
+        event = _new(Event, (kind, ok, calls, tokens, cost, self._at, needs_tokens, needs_seconds, stop, closed))
+        before = self.control
+        after = self.control = advance(before, event, self.limits)
+        self._tokens, self._cost = 0, 0.0
+        if self._watch is not None:
+            self._watch(Step(before, event, after, turn))
+        if after.stop is not None and after.stop is not StopReason.FINAL_ANSWER:
+            raise LimitReached(after)
+
+    def end(self, kind: EventKind, closed: Control | None = None) -> None:
+        """End the account for a reason that comes from outside, unless it has ended already."""
+        if self.control.stop is None:
+            try:
+                self.post(kind, closed=closed)
+            except Exception:
+                pass  # the control was set before a watcher could fail: the end stands
+
+    def charge(self, effect: Effect) -> Effect:
+        """Book a wanted effect, or raise ``LimitReached``. The effect comes back with its time allowance."""
+        if self.control.stop is not None:
+            raise LimitReached(self.control)
+        shape = type(effect)
+        if shape is CallModel:
+            self.post(EventKind.MODEL_CALL, needs_tokens=effect.tokens)
+            messages, tools, stop, tokens, seconds = effect
+            return _new(CallModel, (messages, tools, stop, tokens, self._allowed(seconds)))
+        if shape is CallTool:
+            self.post(EventKind.TOOL_CALL)
+            return _new(CallTool, (effect.call, self._allowed(effect.seconds)))
+        self.post(EventKind.OTHER_EFFECT, needs_seconds=effect.seconds if shape is Sleep else 0.0)
+        if shape is Do:
+            return Do(effect.label, effect.function, self._allowed(effect.seconds))
+        if shape is Together:
+            return Together(tuple(within(self, program) for program in effect.programs))
+        if shape not in (Start, AskHuman, Sleep):
+            raise TypeError(f"a program yields effects ({_EFFECT_NAMES}), not {effect!r}")
+        return effect
+
+    def book(self, effect: Effect, outcome: Outcome) -> None:
+        """Note what an effect turned out to cost; the next event tells the machine."""
+        self._at = outcome.at - self._began
+        reply = outcome.value
+        if type(reply) is Reply:
+            if reply.usage is not None:
+                self._tokens += reply.usage.tokens
+                self._cost += reply.usage.cost
+            else:
+                self._tokens += effect.tokens + estimate_tokens(reply.text)
+
+    def refuse(self, refusal: LimitReached | Interrupted) -> LimitReached:
+        """What to throw into a program that may spend no more; raised instead once it will not listen."""
+        ended = self._closed_by(refusal)
+        self._refusals += 1
+        if self._refusals > LAST_WORDS:
+            raise ended
+        return ended
+
+    def _closed_by(self, refusal: LimitReached | Interrupted) -> LimitReached:
+        if isinstance(refusal, Interrupted):
+            self.end(EventKind.INTERRUPTED)
+        else:
+            self.end(EventKind.ACCOUNT_CLOSED, refusal.control)
+        return LimitReached(self.control)
+
+    def _allowed(self, seconds: float) -> float:
+        """How long one call may take: what it asks for, its own limit, or what is left of the run."""
+        left = self.limits.seconds - self.control.seconds
+        return min(seconds, self.limits.call_seconds, left)
+
+
+#: How often a program may ask again after it was told that nothing is left, before it is abandoned.
+LAST_WORDS = 100
+
+
+def within(account: Account, program: Program[T] | T) -> Program[T]:
+    """Run ``program`` on ``account``: the one thing that stands between programs and their driver.
+
+    Each effect is charged before it is passed on; what is thrown or closed is passed in. A plain
+    value is returned as it is. Raises ``LimitReached`` for a program that will not end.
+    """
+    if type(program) is not GeneratorType:
+        return program
+    step, given = program.send, None
+    while True:
+        try:
+            effect = step(given)
+        except StopIteration as finished:
+            return finished.value
+        try:
+            outcome = yield account.charge(effect)
+            account.book(effect, outcome)
+            step, given = program.send, outcome
+        except GeneratorExit:
+            program.close()
+            raise
+        except (LimitReached, Interrupted) as refusal:
+            step, given = program.throw, account.refuse(refusal)
+        except Exception as error:
+            step, given = program.throw, error
+
+
+def settle(value: Program[T] | T) -> Program[T]:
+    """The value of a hook, whether it returned one or is a program that asks the world first."""
+    if type(value) is GeneratorType:
+        return (yield from value)
+    return value
+
+
+def bounded(program: Program[T], limits: Limits, task: Any = "") -> Program[T]:
+    """Hold a program of loops to an account of its own, shared by all it contains.
+
+    Raises ``LimitReached`` where the program does not catch it and keep what it has.
+    """
+    account = Account(limits)
+    yield from account.open(task)
+    account.post(EventKind.PERCEIVED)
+    value = yield from within(account, program)
+    account.end(EventKind.ANSWER_GIVEN)
+    return value
+
+
+# --- The loop ---------------------------------------------------------------------------------
+
+
+class LoopContext:
+    """The text side of one run: what hooks read, and what the machine never sees.
+
+    ``turns`` only ever grows, by whole turns. ``working_memory`` (工作记忆) is what thinking and
+    acting exchange, and is shown to the model; ``private`` is what a hook keeps to itself between
+    rounds.
+    """
+
+    __slots__ = ("task", "turns", "working_memory", "private")
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        self.turns: list[Turn] = []
+        self.working_memory: dict[str, Any] = {}
+        self.private: dict[Any, Any] = {}
+
+
+def call_tool(call: ToolCall) -> Program[Observation]:
+    """The plainest ``act``: run the tool and see what comes."""
+    observation: Observation = (yield CallTool(call)).value
+    return observation
+
+
+class Result(NamedTuple):
+    """How a run ended. ``answer`` is not ``None`` exactly when ``stop`` is FINAL_ANSWER."""
+
+    answer: Any
+    control: Control
+    limits: Limits
+    turns: tuple[Turn, ...]
+
+    @property
+    def stop(self) -> StopReason:
+        assert self.control.stop is not None, "a Result is only made at an end"
+        return self.control.stop
+
+    @property
+    def summary(self) -> str:
+        """The ending in words and what was found so far, made from the turns without a model (优雅降级)."""
+        found = [
+            f"- {_shorten(call_text(call))}: {_shorten(observation.text)}"
+            for turn in self.turns
+            for call, observation in zip(turn.calls, turn.observations)
+            if observation.ok
+        ]
+        return "\n".join([self._ending(), *(["Found so far:", *found] if found else ["Nothing was found."])])
+
+    def _ending(self) -> str:
+        ending = f"{self.stop.name}: {self.stop.value}, after {self.control.rounds} rounds"
+        name = _LIMIT_OF.get(self.stop)
+        if name is None:
+            return ending
+        return f"{ending} ({getattr(self.control, name):g} of {getattr(self.limits, name):g} {name} used)"
+
+
+_LIMIT_OF = {
+    StopReason.TOO_MANY_FAILURES: "failures",
+    StopReason.MAX_ITERATIONS: "rounds",
+    StopReason.MODEL_CALLS: "model_calls",
+    StopReason.TOOL_CALLS: "tool_calls",
+    StopReason.EFFECTS: "effects",
+    StopReason.TOKEN_BUDGET: "tokens",
+    StopReason.COST_BUDGET: "cost",
+    StopReason.WALL_CLOCK: "seconds",
+}
+
+
+def _shorten(text: str, limit: int = 200) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+class LoopError(Exception):
+    """A hook raised: the original exception is ``__cause__``, and ``result`` holds all there was until then."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(f"a hook of the loop raised an exception after {len(result.turns)} finished turns")
+        self.result = result
+
+
+@dataclass(frozen=True)
+class AgentLoop:
+    """The Agent Loop: perceive, then reason, act and observe until the machine says it is over.
+
+    Frozen configuration; all state of a run lives in the generator that ``run`` returns. Each hook
+    returns its value, or is a generator that asks the world first:
+
+    ``reason(context)``          an ``Act`` or a ``Finish``: the inner loop (内循环)
+    ``act(call)``                an ``Observation``: one action, with the guards around it
+    ``perceive(task)``           what goes into working memory, or a ``StopReason``
+    ``accept(context, answer)``  an objection in words, or ``None``
+    ``stops``                    rules ``(control, context)`` -> a ``StopReason``, a warning for the model, ``None``
+    ``watch(step)``              a plain function that is told every step
+    """
+
+    reason: Callable[[LoopContext], Any]
+    act: Callable[[ToolCall], Any] = call_tool
+    limits: Limits = QUESTION_ANSWERING
+    perceive: Callable[[Any], Any] | None = None
+    stops: tuple[Callable[[Control, LoopContext], Any], ...] = ()
+    accept: Callable[[LoopContext, Any], Any] | None = None
+    watch: Callable[[Step], object] | None = None
+
+    def run(self, task: Any) -> Program[Result]:
+        """The program of one run. Hand it to a driver, or to ``yield from`` inside another program.
+
+        Raises ``LoopError`` when a hook raises; every other ending is told by the ``Result``.
+        """
+        account, context = Account(self.limits, self.watch), LoopContext(task)
+        answer = None
+        try:
+            answer = yield from self._rounds(account, context)
+        except Exception as error:
+            if not isinstance(error, LimitReached) or account.control.stop is None:
+                account.end(EventKind.HOOK_FAILED)
+                raise LoopError(Result(None, account.control, self.limits, tuple(context.turns))) from error
+        return Result(answer, account.control, self.limits, tuple(context.turns))
+
+    def _rounds(self, account: Account, context: LoopContext) -> Program[Any]:
+        yield from self._perceived(account, context)
+        while True:
+            decision = yield from within(account, self.reason(context))
+            if type(decision) is Finish:
+                decision = yield from self._accepted(account, context, decision)
+            if type(decision) is Finish:
+                context.turns.append(Turn(decision.thought))
+                account.post(EventKind.ANSWER_GIVEN, turn=context.turns[-1])
+                return decision.answer
+            yield from self._acted(account, context, decision)
+            verdict = (yield from self._ruled(account, context)) if self.stops else None
+            turn = context.turns[-1]
+            succeeded = any(observation.ok for observation in turn.observations)
+            account.post(_OBSERVED, succeeded, len(turn.calls), stop=verdict, turn=turn)
+
+    def _perceived(self, account: Account, context: LoopContext) -> Program[None]:
+        if not isinstance(context.task, str) or not context.task.strip():
+            account.post(EventKind.STOP_RULED, stop=StopReason.INVALID_TASK)
+        yield from account.open(context.task)
+        if self.perceive is not None:
+            perceived = yield from within(account, self.perceive(context.task))
+            if isinstance(perceived, StopReason):
+                account.post(EventKind.STOP_RULED, stop=perceived)
+            if not isinstance(perceived, Mapping | None):
+                raise TypeError(f"perceive must return a mapping, a StopReason or None, not {perceived!r}")
+            context.working_memory.update(perceived or {})
+        account.post(EventKind.PERCEIVED)
+
+    def _accepted(self, account: Account, context: LoopContext, decision: Finish) -> Program[Finish | Act]:
+        """The final answer, or the objection to it as an action that reports it to the model."""
+        objection = _EMPTY_ANSWER if _is_empty(decision.answer) else None
+        if objection is None and self.accept is not None:
+            objection = yield from within(account, self.accept(context, decision.answer))
+        if objection is None:
+            return decision
+        if not isinstance(objection, str):
+            raise TypeError(f"accept must return an objection in words, or None, not {objection!r}")
+        return report(Observation(objection, False, Kind.REFUSED), decision.thought)
+
+    def _acted(self, account: Account, context: LoopContext, decision: Act) -> Program[None]:
+        """Run each call in order and add the turn, whole also where the run ends in the middle of it."""
+        if type(decision) is not Act or not decision.calls:
+            raise TypeError(f"reason must return an Act with at least one call, or a Finish, not {decision!r}")
+        prefix = f"call_{account.number}_{account.control.rounds}_"
+        calls = tuple([
+            _new(ToolCall, (name, arguments, f"{prefix}{place}", problem))
+            for place, (name, arguments, _, problem) in enumerate(decision.calls, 1)
+        ])
+        observations: list[Observation] = []
+        effects = account.control.effects
+        try:
+            account.post(_CHOSEN, calls=len(calls))
+            account.post(EventKind.SUBMITTED, calls=len(calls))
+            for call in calls:
+                effects = account.control.effects
+                observation = call.problem or (yield from within(account, self.act(call)))
+                if type(observation) is not Observation:
+                    raise TypeError(f"act must return an Observation, not {observation!r}")
+                observations.append(observation)
+        finally:
+            under_way = account.control.effects > effects
+            for _ in calls[len(observations) :]:
+                observations.append(_UNFINISHED if under_way else _NOT_RUN)
+                under_way = False
+            context.turns.append(_new(Turn, (decision.thought, calls, tuple(observations), ())))
+
+    def _ruled(self, account: Account, context: LoopContext) -> Program[StopReason | None]:
+        """Ask every stop rule: the first reason is the verdict, and words become the turn's warnings."""
+        verdicts = []
+        for rule in self.stops:
+            verdict = yield from within(account, rule(account.control, context))
+            if not isinstance(verdict, StopReason | str | None):
+                raise TypeError(f"a stop rule returns a StopReason, a warning or None, not {verdict!r}")
+            verdicts.append(verdict)
+        warnings = tuple(verdict for verdict in verdicts if isinstance(verdict, str))
+        if warnings:
+            context.turns[-1] = context.turns[-1]._replace(warnings=warnings)
+        return next((verdict for verdict in verdicts if isinstance(verdict, StopReason)), None)
+
+
+_EMPTY_ANSWER = "The final answer is empty. Give the answer itself."
+_NOT_RUN = Observation("Not run: the run ended before this call.", False, Kind.NOT_RUN)
+_UNFINISHED = Observation(
+    "The run ended during this call; whether it took effect is not known.", False, Kind.UNCERTAIN
+)
+
+
+def _is_empty(answer: Any) -> bool:
+    return answer is None or (isinstance(answer, str) and not answer.strip())
+
+
+# --- Driving ----------------------------------------------------------------------------------
+# A stage steps programs and knows nothing of how effects are performed; a driver performs effects
+# and knows nothing of programs. Every driver is a few lines around the same stage.
+
+
+class Failure(NamedTuple):
+    """An outcome that is thrown into the program: as ``EffectFailed``, or as ``Interrupted``."""
+
+    text: str
+    interrupted: bool = False
+
+
+INTERRUPTED = Failure("a person stopped the run", interrupted=True)
+
+Address = tuple[int, ...]
+
+
+def describe(effect: Effect) -> str:
+    """One line that says what was asked for, the same for the same request: what a journal compares."""
+    if isinstance(effect, CallModel):
+        import hashlib
+
+        shown = repr((tuple(effect.messages), effect.tools)).encode("utf-8", "backslashreplace")
+        return f"CallModel with {len(effect.messages)} messages, {hashlib.blake2b(shown, digest_size=8).hexdigest()}"
+    if isinstance(effect, CallTool):
+        return f"CallTool {effect.call.id} {call_text(effect.call)}"
+    if isinstance(effect, Do):
+        return f"Do {effect.label}"
+    return f"{type(effect).__name__} {effect[0]!r}"
+
+
+class ProgramChanged(Exception):
+    """A program asked for something other than what its journal recorded."""
+
+
+class Journal:
+    """The memory of a run: what was asked for, before it was done, and what came of it, in that order.
+
+    Running the same program on it again brings the run back to where it stood.
+    """
+
+    def __init__(self, outcomes: Iterable[tuple[Address, str, Outcome]] = ()) -> None:
+        self.outcomes = list(outcomes)
+        self.intents: dict[Address, str] = {}  # asked for, and no outcome yet
+
+    def intend(self, address: Address, asked: str) -> None:
+        self.intents[address] = asked
+
+    def record(self, address: Address, outcome: Outcome) -> None:
+        self.outcomes.append((address, self.intents.pop(address), outcome))
+
+    def rewound(self, count: int) -> Journal:
+        """A new journal of the first ``count`` outcomes: from there a run can take another way."""
+        return Journal(self.outcomes[:count])
+
+
+class Strand:
+    """One program on the stage, and the effect that it waits for."""
+
+    __slots__ = ("program", "branch", "count", "effect", "parent", "place", "values", "missing")
+
+    def __init__(self, program: Program[Any], branch: Address, parent: Strand | None, place: int) -> None:
+        self.program, self.branch, self.parent, self.place = program, branch, parent, place
+        self.count = 0
+        self.effect: Effect = Sleep(0)
+        self.values: list[Any] = []  # of the programs it waits for under Together
+        self.missing = 0
+
+    @property
+    def address(self) -> Address:
+        """Where its present effect stands in the whole program: the same on every run."""
+        return (*self.branch, self.count)
+
+
+class Stage:
+    """Steps one program, and under ``Together`` many, from outcome to outcome, and keeps the journal.
+
+    ``waiting`` are the strands whose effects are to be performed first. A driver performs them and
+    hands each value to ``deliver``, which returns the strands that then wait for something new. A
+    call that a journal intended and never saw the outcome of is repeated only if ``repeatable``
+    says so of its tool; otherwise its outcome is that nobody knows.
+    """
+
+    def __init__(
+        self,
+        program: Program[Any],
+        journal: Journal | None = None,
+        repeatable: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        self.finished = False
+        self.at = 0.0
+        self._journal = journal
+        self._loops = 0
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._root = Strand(program, (), None, 0)
+        self.waiting = self._step(self._root, None)
+        if journal is not None:
+            self.waiting = self._resumed(journal, self._replayed(journal), repeatable)
+
+    @property
+    def result(self) -> Any:
+        """What the program returned; what it raised is raised here."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def deliver(self, strand: Strand, value: Any, at: float) -> list[Strand]:
+        """Hand over what came of a strand's effect at ``at`` seconds of the run."""
+        if type(strand.effect) is Start and type(value) is not Failure:
+            value = self._loops + 1
+        outcome = _new(Outcome, (value, at))
+        journal = self._journal
+        if journal is None:
+            return self._send(strand, outcome)
+        journal.record(strand.address, outcome)
+        waiting = self._send(strand, outcome)
+        for asking in waiting:
+            journal.intend(asking.address, describe(asking.effect))
+        return waiting
+
+    def fail(self, error: BaseException) -> None:
+        """End everything: a driver could not go on."""
+        self.finished, self._error = True, error
+
+    def _send(self, strand: Strand, outcome: Outcome) -> list[Strand]:
+        self.at = outcome.at
+        if type(strand.effect) is Start and type(outcome.value) is not Failure:
+            self._loops += 1
+        return self._step(strand, outcome)
+
+    def _step(self, strand: Strand, outcome: Outcome | None) -> list[Strand]:
+        waiting: list[Strand] = []
+        steps = [(strand, outcome)]
+        for strand, outcome in steps:  # grows while it is walked: a parent follows its last child
+            try:
+                if outcome is not None and type(outcome.value) is Failure:
+                    effect = strand.program.throw(_thrown(strand.effect, outcome.value))
+                else:
+                    effect = strand.program.send(outcome)
+            except StopIteration as finished:
+                steps += self._ended(strand, finished.value)
+            except Exception as error:
+                steps += self._ended(strand, error, error)
+            except BaseException as error:
+                self.fail(error)
+                return []
+            else:
+                strand.effect = effect
+                strand.count += 1
+                if type(effect) is Together:
+                    steps += self._forked(strand, effect.programs)
+                else:
+                    waiting.append(strand)
+        return waiting
+
+    def _forked(self, parent: Strand, programs: Sequence[Program[Any]]) -> list[tuple[Strand, Outcome | None]]:
+        if not programs:
+            return [(parent, Outcome([], self.at))]
+        parent.values, parent.missing = [None] * len(programs), len(programs)
+        here = parent.address
+        return [(Strand(program, (*here, place), parent, place), None) for place, program in enumerate(programs)]
+
+    def _ended(
+        self, strand: Strand, value: Any, error: BaseException | None = None
+    ) -> list[tuple[Strand, Outcome | None]]:
+        parent = strand.parent
+        if parent is None:
+            self.finished, self._value, self._error = True, value, error
+            return []
+        parent.values[strand.place] = value
+        parent.missing -= 1
+        return [] if parent.missing else [(parent, Outcome(parent.values, self.at))]
+
+    def _replayed(self, journal: Journal) -> list[Strand]:
+        """Hand over the recorded outcomes in the order in which they arrived."""
+        waiting = {strand.address: strand for strand in self.waiting}
+        for address, asked, outcome in journal.outcomes:
+            strand = waiting.pop(address, None)
+            _check_unchanged(address, asked, strand)
+            assert strand is not None
+            waiting.update((asking.address, asking) for asking in self._send(strand, outcome))
+        return list(waiting.values())
+
+    def _resumed(
+        self, journal: Journal, strands: list[Strand], repeatable: Callable[[str], bool]
+    ) -> list[Strand]:
+        waiting = []
+        for strand in strands:
+            effect, asked = strand.effect, journal.intents.get(strand.address)
+            if asked is not None:
+                _check_unchanged(strand.address, asked, strand)
+            journal.intend(strand.address, describe(effect))
+            if asked is not None and isinstance(effect, CallTool) and not repeatable(effect.call.name):
+                waiting += self.deliver(strand, _IN_DOUBT, self.at)
+            else:
+                waiting.append(strand)
+        return waiting
+
+
+_IN_DOUBT = Observation(
+    "This call was begun before the run broke off; whether it took effect is not known. It was not repeated.",
+    False,
+    Kind.UNCERTAIN,
+)
+
+
+def _check_unchanged(address: Address, asked: str, strand: Strand | None) -> None:
+    now = describe(strand.effect) if strand else "nothing more"
+    if now != asked:
+        raise ProgramChanged(
+            f"at {address} the journal recorded {asked!r}, and the program now asks for {now!r}: "
+            "replay a journal with the program, the tools and the prompts that wrote it"
+        )
+
+
+def _thrown(effect: Effect, failure: Failure) -> Exception:
+    if failure.interrupted:
+        return Interrupted(failure.text)
+    return EffectFailed(f"{describe(effect)} failed: {failure.text}")
+
+
+class Interrupt:
+    """A flag by which a person ends a run, from any thread; raising it twice changes nothing."""
+
+    def __init__(self) -> None:
+        self.raised = False
+        self._wakers: list[Callable[[], object]] = []
+
+    def set(self) -> None:
+        self.raised = True
+        for wake in self._wakers:
+            wake()
+
+    def wakes(self, wake: Callable[[], object]) -> None:
+        """Register what ends a driver's wait."""
+        self._wakers.append(wake)
+
+
+class RunClock:
+    """The run's time, in seconds: it never goes back, and goes on from ``already`` after a resume."""
+
+    def __init__(self, clock: Callable[[], float], already: float = 0.0) -> None:
+        self._clock = clock
+        self._began = clock() - already
+        self.latest = already
+
+    def now(self) -> float:
+        now = self._clock() - self._began
+        if now > self.latest:
+            self.latest = now
+        return self.latest
+
+    def stood_still(self, since: float) -> None:
+        """Take out the time from ``since`` until now: only a person was waited for."""
+        self._began += self.now() - since
+        self.latest = since
+
+
+@dataclass(frozen=True)
+class World:
+    """What a driver can reach.
+
+    ``model(request)`` takes a ``CallModel`` and returns a ``Reply`` or plain text. In an ``inline``
+    world nothing can hang, so calls run on the caller's thread; elsewhere each call is left behind
+    when its time is up. ``clock`` is in seconds and monotonic.
+    """
+
+    model: Callable[[CallModel], Any] | None = None
+    tools: Any | None = None
+    human: Callable[[str], Any] | None = None
+    sleep: Callable[[float], Any] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    inline: bool = False
+
+
+def perform(effect: Effect, world: World) -> Any:
+    """Do what a program wants and return what came of it. What fails outside comes back as a value."""
+    return _PERFORM[type(effect)](effect, world)
+
+
+def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
+    if world.model is None:
+        return Observation("There is no model in this world.", False, Kind.MODEL_ERROR)
+    try:
+        return as_reply(world.model(effect))
+    except Exception as error:
+        return Observation(f"The model failed: {type(error).__name__}: {error}", False, Kind.MODEL_ERROR)
+
+
+def as_reply(answer: Any) -> Reply | Observation:
+    """What a model returned, as a ``Reply``; what is none, or claims an impossible usage, is a model's failure."""
+    if type(answer) is not Reply:
+        if not isinstance(answer, str | None):
+            text = f"The model returned {type(answer).__name__}; a model returns a Reply or text."
+            return Observation(text, False, Kind.MODEL_ERROR)
+        return Reply(answer or "")
+    usage = answer.usage
+    if usage is not None and not (0 <= usage.tokens < math.inf and 0 <= usage.cost < math.inf):
+        text = f"The model reported an impossible usage: {usage}."
+        return Observation(text, False, Kind.MODEL_ERROR)
+    return answer
+
+
+def _run_tool(effect: CallTool, world: World) -> Observation:
+    if world.tools is None:
+        return Observation("There are no tools in this world.", False, Kind.UNKNOWN_TOOL)
+    return world.tools.execute(effect.call)
+
+
+def _ask_human(effect: AskHuman, world: World) -> Any:
+    if world.human is None:
+        return Observation("Nobody is there to answer.", False, Kind.NO_HUMAN)
+    try:
+        return world.human(effect.question)
+    except Exception as error:
+        return Observation(f"Asking failed: {type(error).__name__}: {error}", False, Kind.NO_HUMAN)
+
+
+def _do(effect: Do, world: World) -> Any:
+    try:
+        return effect.function()
+    except Exception as error:
+        return Failure(f"{type(error).__name__}: {error}")
+
+
+_PERFORM: dict[type, Callable[[Any, World], Any]] = {
+    Start: lambda effect, world: None,
+    CallModel: _ask_model,
+    CallTool: _run_tool,
+    AskHuman: _ask_human,
+    Sleep: lambda effect, world: world.sleep(effect.seconds),
+    Do: _do,
+}
+
+
+def too_late(effect: Effect) -> Any:
+    """The outcome of a call that was left behind when its time was up; its late result is ignored."""
+    seconds = allowance(effect)
+    text = f"Timed out after {seconds:g} s and was left behind; whether it took effect is not known."
+    return Failure(text) if isinstance(effect, Do) else Observation(text, False, Kind.TIMEOUT)
+
+
+def allowance(effect: Effect) -> float:
+    """How many seconds an effect may take; infinite for waiting, which needs its time."""
+    return math.inf if isinstance(effect, Start | AskHuman | Sleep | Together) else effect.seconds
+
+
+def drive(
+    program: Program[T],
+    world: World,
+    journal: Journal | None = None,
+    interrupt: Interrupt | None = None,
+) -> T:
+    """Run a program to its end, blocking, and return what it returns.
+
+    With a ``journal``, what it recorded is handed over first without touching the world, and all
+    that follows is recorded. Ctrl-C and ``interrupt`` end the run with HUMAN. Raises what the
+    program raises, and ``ProgramChanged`` where the journal is another program's.
+    """
+    stage = Stage(program, journal, world.tools.is_idempotent if world.tools else lambda name: False)
+    clock = RunClock(world.clock, stage.at)
+    performer = _Inline if world.inline else _Crew
+    performer(stage, world, clock, interrupt or Interrupt()).run()
+    result: T = stage.result
+    return result
+
+
+class _Inline:
+    """Performs effects one after another on the caller's thread."""
+
+    def __init__(self, stage: Stage, world: World, clock: RunClock, interrupt: Interrupt) -> None:
+        self.stage, self.world, self.clock, self.interrupt = stage, world, clock, interrupt
+        self.performing = False
+
+    def run(self) -> None:
+        with _ctrl_c(self.on_ctrl_c):
+            waiting = deque(self.stage.waiting)
+            while waiting:
+                strand = waiting.popleft()
+                value = self.outcome(strand.effect)
+                waiting += self.stage.deliver(strand, value, self.clock.latest)
+
+    def outcome(self, effect: Effect) -> Any:
+        if self.interrupt.raised:
+            return INTERRUPTED
+        began = self.clock.now()
+        try:
+            self.performing = True
+            value = perform(effect, self.world)
+            self.performing = False
+        except KeyboardInterrupt:
+            self.performing = False
+            self.interrupt.set()
+            return INTERRUPTED
+        if type(effect) is AskHuman:
+            self.clock.stood_still(began)
+        elif self.clock.now() - began > allowance(effect):
+            return too_late(effect)
+        return value
+
+    def on_ctrl_c(self) -> None:
+        """Break off what is being performed, but never a program in the middle of a step."""
+        self.interrupt.set()
+        if self.performing:
+            raise KeyboardInterrupt
+
+
+class _Crew:
+    """Performs effects on daemon threads, each abandoned together with the call that hangs in it.
+
+    A thread that has performed an effect also steps the program and performs what it wants next, so
+    an ordinary call costs no hand-over; more threads are hired when programs run side by side. The
+    caller only watches the deadlines: when one passes it takes the strand back, steps the program
+    itself and hires a replacement.
+    """
+
+    def __init__(self, stage: Stage, world: World, clock: RunClock, interrupt: Interrupt) -> None:
+        import queue
+        import threading
+
+        self.stage, self.world, self.clock, self.interrupt = stage, world, clock, interrupt
+        self.new_thread = threading.Thread
+        self.lock = threading.Lock()  # held to step the program, never during a call
+        self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # safe to fill from a signal handler
+        self.nothing = queue.Empty
+        self.ready = deque(stage.waiting)
+        self.begun: dict[Strand, tuple[float, float]] = {}  # since when, and until when
+        self.watching_until = math.inf
+
+    def run(self) -> None:
+        self.interrupt.wakes(self.notify)
+        with _ctrl_c(self.interrupt.set):
+            while not self.stage.finished:
+                with self.lock:
+                    self.take_back()
+                    self.hire()
+                    self.watching_until = min((until for _, until in self.begun.values()), default=math.inf)
+                    seconds = self.watching_until - self.clock.now()
+                if not self.stage.finished:
+                    self.wait(seconds)
+
+    def notify(self) -> None:
+        self.wake.put(None)
+
+    def wait(self, seconds: float) -> None:
+        try:
+            self.wake.get(timeout=None if seconds == math.inf else max(seconds, 0.0))
+        except self.nothing:
+            pass
+
+    def take_back(self) -> None:
+        """End the wait for each call whose time is up, and for all of them when a person interrupts."""
+        while self.interrupt.raised and (self.ready or self.begun):
+            self.deliver(self.ready.popleft() if self.ready else self.begun.popitem()[0], INTERRUPTED)
+        now = self.clock.now()
+        for strand in [strand for strand, (_, until) in self.begun.items() if until <= now]:
+            del self.begun[strand]
+            self.deliver(strand, too_late(strand.effect))
+
+    def hire(self) -> None:
+        for _ in range(min(len(self.ready), CREW - len(self.begun))):
+            self.new_thread(target=self.work, daemon=True).start()
+
+    def work(self) -> None:
+        with self.lock:
+            errand = self.next_errand()
+        while errand is not None:
+            strand, term = errand
+            try:
+                value = perform(strand.effect, self.world)
+            except BaseException as error:  # a thread must not die with the strand in its hands
+                value = error
+            with self.lock:
+                if self.begun.get(strand) is not term:
+                    return  # left behind meanwhile: the late result is ignored
+                del self.begun[strand]
+                self.finish(strand, term[0], value)
+                errand = self.next_errand()
+                self.hire()
+
+    def next_errand(self) -> tuple[Strand, tuple[float, float]] | None:
+        if not self.ready or self.interrupt.raised:
+            return None
+        strand = self.ready.popleft()
+        now = self.clock.now()
+        term = self.begun[strand] = (now, now + allowance(strand.effect))
+        if term[1] < self.watching_until:
+            self.notify()
+        return strand, term
+
+    def finish(self, strand: Strand, since: float, value: Any) -> None:
+        if isinstance(value, BaseException):
+            self.stage.fail(value)
+            self.notify()
+            return
+        if type(strand.effect) is AskHuman and not self.begun:
+            self.clock.stood_still(max(since, self.stage.at))
+        self.deliver(strand, value)
+
+    def deliver(self, strand: Strand, value: Any) -> None:
+        self.ready.extend(self.stage.deliver(strand, value, self.clock.now()))
+        if self.stage.finished:
+            self.notify()
+
+
+#: How many effects a blocking driver performs side by side, at most.
+CREW = 64
+
+
+@contextmanager
+def _ctrl_c(handler: Callable[[], object]) -> Iterator[None]:
+    """Let Ctrl-C call ``handler`` instead of tearing a program in half; only the main thread can."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # somebody outside has other plans for it
+        return
+    try:
+        signal.signal(signal.SIGINT, lambda number, frame: handler())
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
