@@ -35,16 +35,18 @@ driver       the only code that performs effects
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
-from types import GeneratorType
-from typing import Any, NamedTuple, TypeVar
+from types import GeneratorType, NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 # --- The machine ------------------------------------------------------------------------------
 # Everything about state lives in this half; it knows no model, no tool and no text.
@@ -322,7 +324,8 @@ _DECIDED = {
     EventKind.INTERRUPTED: StopReason.HUMAN,
     EventKind.HOOK_FAILED: StopReason.ERROR,
 }
-_CHOSEN, _OBSERVED, _CLOSED = _E.ACTION_CHOSEN, _E.OBSERVED, _E.ACCOUNT_CLOSED
+_CHOSEN, _SUBMITTED, _OBSERVED = _E.ACTION_CHOSEN, _E.SUBMITTED, _E.OBSERVED
+_MODEL_CALL, _TOOL_CALL = _E.MODEL_CALL, _E.TOOL_CALL
 _RULED = (_E.OBSERVED, _E.STOP_RULED)  # the events that may bring a stop rule's verdict
 _new = tuple.__new__  # what a NamedTuple's constructor calls, without the detour
 
@@ -335,10 +338,10 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
     """
     state, rounds, model_calls, tool_calls, effects, failures, pending, tokens, cost, seconds, _ = control
     kind, ok, calls, new_tokens, new_cost, at, needs_tokens, needs_seconds, stop, closed = event
-    move = _MOVES.get((state, kind))
-    if move is None:
-        raise IllegalTransition(control, event, _not_a_move(state, kind))
-    target, holds, round_, model_call, tool_call, effect = move
+    try:
+        target, holds, round_, model_call, tool_call, effect = _MOVES[state, kind]
+    except KeyError:
+        raise IllegalTransition(control, event, _not_a_move(state, kind)) from None
     if holds is not None and not holds(control, event):
         raise IllegalTransition(control, event, _guard_refuses(state, kind))
     if new_tokens < 0 or new_cost < 0:
@@ -360,17 +363,17 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
     # The first reason that applies, in the order of StopReason. `not a < b` also catches NaN.
     if kind in _DECIDED:
         stop = _DECIDED[kind]
-    elif kind is _CLOSED and closed is not None:
+    elif kind is _E.ACCOUNT_CLOSED and closed is not None:
         stop = closed.stop
-    elif failures >= limits.failures:
+    elif kind is _OBSERVED and failures >= limits.failures:
         stop = StopReason.TOO_MANY_FAILURES
-    elif rounds + round_ > limits.rounds:
+    elif round_ and rounds >= limits.rounds:
         stop = StopReason.MAX_ITERATIONS
-    elif model_calls + model_call > limits.model_calls:
+    elif model_call and model_calls >= limits.model_calls:
         stop = StopReason.MODEL_CALLS
-    elif tool_calls + tool_call > limits.tool_calls:
+    elif tool_call and tool_calls >= limits.tool_calls:
         stop = StopReason.TOOL_CALLS
-    elif effects + effect > limits.effects:
+    elif effect and effects >= limits.effects:
         stop = StopReason.EFFECTS
     elif not tokens < limits.tokens or tokens + needs_tokens > limits.tokens:
         stop = StopReason.TOKEN_BUDGET
@@ -380,7 +383,9 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
         stop = StopReason.WALL_CLOCK
 
     if stop is None:
-        rounds, model_calls, tool_calls = rounds + round_, model_calls + model_call, tool_calls + tool_call
+        rounds += round_
+        model_calls += model_call
+        tool_calls += tool_call
         effects += effect
     else:
         target = TERMINATED
@@ -559,45 +564,49 @@ def estimate_tokens(text: str) -> int:
 
 
 # --- Effects: what a program may want from the world ------------------------------------------
+# ``allowed`` is how long an effect may take, in seconds; the account sets it for whatever can hang.
 
 
 class Start(NamedTuple):
     """A loop begins. Its outcome is the loop's number in the whole program: 1, 2, 3, ..."""
 
     task: Any
+    allowed: float = math.inf
 
 
 class CallModel(NamedTuple):
     """One request to the model. Its outcome is a ``Reply``, or a failed ``Observation``.
 
     ``tokens`` is the estimated size of the request; ``stop`` are texts at which the model should
-    stop writing; ``seconds`` is how long the call may take, which the account sets.
+    stop writing.
     """
 
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]] = ()
     stop: tuple[str, ...] = ()
     tokens: int = 0
-    seconds: float = math.inf
+    allowed: float = math.inf
 
 
 class CallTool(NamedTuple):
     """One tool call. Its outcome is an ``Observation``."""
 
     call: ToolCall
-    seconds: float = math.inf
+    allowed: float = math.inf
 
 
 class AskHuman(NamedTuple):
     """A question to a person. Its outcome is the answer, or a failed ``Observation``."""
 
     question: str
+    allowed: float = math.inf
 
 
 class Sleep(NamedTuple):
     """Wait, in seconds. Its outcome is ``None``."""
 
     seconds: float
+    allowed: float = math.inf
 
 
 class Do(NamedTuple):
@@ -609,13 +618,14 @@ class Do(NamedTuple):
 
     label: str
     function: Callable[[], Any]
-    seconds: float = math.inf
+    allowed: float = math.inf
 
 
 class Together(NamedTuple):
     """Programs side by side. The outcome is a list of their values in this order; an exception is a value."""
 
     programs: tuple[Program[Any], ...]
+    allowed: float = math.inf
 
 
 _EFFECT_NAMES = "Start, CallModel, CallTool, AskHuman, Sleep, Do, Together"
@@ -700,9 +710,12 @@ class Account:
         turn: Turn | None = None,
     ) -> None:
         """Tell the machine what happened, with all that was spent since. Raises ``LimitReached`` at an end."""
-        tokens, cost = self._tokens, self._cost
-        event = _new(Event, (kind, ok, calls, tokens, cost, self._at, needs_tokens, needs_seconds, stop, closed))
         before = self.control
+        if before.stop is not None:
+            raise LimitReached(before)
+        event = _new(
+            Event, (kind, ok, calls, self._tokens, self._cost, self._at, needs_tokens, needs_seconds, stop, closed)
+        )
         after = self.control = advance(before, event, self.limits)
         self._tokens, self._cost = 0, 0.0
         if self._watch is not None:
@@ -720,43 +733,45 @@ class Account:
 
     def charge(self, effect: Effect) -> Effect:
         """Book a wanted effect, or raise ``LimitReached``. The effect comes back with its time allowance."""
-        if self.control.stop is not None:
-            raise LimitReached(self.control)
-        shape = type(effect)
-        if shape is CallModel:
-            self.post(EventKind.MODEL_CALL, needs_tokens=effect.tokens)
-            messages, tools, stop, tokens, seconds = effect
-            return _new(CallModel, (messages, tools, stop, tokens, self._allowed(seconds)))
-        if shape is CallTool:
-            self.post(EventKind.TOOL_CALL)
-            return _new(CallTool, (effect.call, self._allowed(effect.seconds)))
-        self.post(EventKind.OTHER_EFFECT, needs_seconds=effect.seconds if shape is Sleep else 0.0)
-        if shape is Do:
-            return Do(effect.label, effect.function, self._allowed(effect.seconds))
-        if shape is Together:
+        if isinstance(effect, CallModel):
+            self.post(_MODEL_CALL, True, 0, effect.tokens)
+            messages, tools, stop, tokens, allowed = effect
+            return _new(CallModel, (messages, tools, stop, tokens, self._allowed(allowed)))
+        if isinstance(effect, CallTool):
+            self.post(_TOOL_CALL)
+            return _new(CallTool, (effect.call, self._allowed(effect.allowed)))
+        seconds = effect.seconds if isinstance(effect, Sleep) else 0.0
+        self.post(_E.OTHER_EFFECT, needs_seconds=seconds)
+        if isinstance(effect, Do):
+            return Do(effect.label, effect.function, self._allowed(effect.allowed))
+        if isinstance(effect, Together):
             return Together(tuple(within(self, program) for program in effect.programs))
-        if shape not in (Start, AskHuman, Sleep):
-            raise TypeError(f"a program yields effects ({_EFFECT_NAMES}), not {effect!r}")
-        return effect
+        if isinstance(effect, Start | AskHuman | Sleep):
+            return effect
+        raise TypeError(f"a program yields effects ({_EFFECT_NAMES}), not {effect!r}")
 
     def book(self, effect: Effect, outcome: Outcome) -> None:
         """Note what an effect turned out to cost; the next event tells the machine."""
-        self._at = outcome.at - self._began
-        reply = outcome.value
-        if type(reply) is Reply:
-            if reply.usage is not None:
-                self._tokens += reply.usage.tokens
-                self._cost += reply.usage.cost
-            else:
-                self._tokens += effect.tokens + estimate_tokens(reply.text)
+        reply, at = outcome
+        self._at = at - self._began
+        if isinstance(reply, Reply) and isinstance(effect, CallModel):
+            usage = reply.usage
+            if usage is None:
+                usage = Usage(effect.tokens + estimate_tokens(reply.text))
+            self._tokens += usage.tokens
+            self._cost += usage.cost
 
-    def refuse(self, refusal: LimitReached | Interrupted) -> LimitReached:
+    def refuse(self, refusal: LimitReached | Interrupted, program: Program[Any]) -> LimitReached:
         """What to throw into a program that may spend no more; raised instead once it will not listen."""
         ended = self._closed_by(refusal)
         self._refusals += 1
-        if self._refusals > LAST_WORDS:
-            raise ended
-        return ended
+        if self._refusals <= LAST_WORDS:
+            return ended
+        try:
+            program.close()
+        except RuntimeError:
+            pass  # it yields even then: it is left where it stands, and nothing will step it again
+        raise ended
 
     def _closed_by(self, refusal: LimitReached | Interrupted) -> LimitReached:
         if isinstance(refusal, Interrupted):
@@ -767,46 +782,48 @@ class Account:
 
     def _allowed(self, seconds: float) -> float:
         """How long one call may take: what it asks for, its own limit, or what is left of the run."""
-        left = self.limits.seconds - self.control.seconds
-        return min(seconds, self.limits.call_seconds, left)
+        limits = self.limits
+        left = limits.seconds - self.control.seconds
+        limit = limits.call_seconds if limits.call_seconds < left else left
+        return seconds if seconds < limit else limit
 
 
 #: How often a program may ask again after it was told that nothing is left, before it is abandoned.
 LAST_WORDS = 100
 
 
-def within(account: Account, program: Program[T] | T) -> Program[T]:
+def within(account: Account, program: Program[T]) -> Program[T]:
     """Run ``program`` on ``account``: the one thing that stands between programs and their driver.
 
-    Each effect is charged before it is passed on; what is thrown or closed is passed in. A plain
-    value is returned as it is. Raises ``LimitReached`` for a program that will not end.
+    Each effect is charged before it is passed on; what is thrown or closed is passed in. Raises
+    ``LimitReached`` for a program that will not end although nothing is left to spend.
     """
-    if type(program) is not GeneratorType:
-        return program
-    step, given = program.send, None
+    step: Callable[[Any], Effect] = program.send
+    given: Any = None
     while True:
         try:
             effect = step(given)
         except StopIteration as finished:
-            return finished.value
+            value: T = finished.value
+            return value
         try:
-            outcome = yield account.charge(effect)
-            account.book(effect, outcome)
-            step, given = program.send, outcome
+            given = yield account.charge(effect)
+            account.book(effect, given)
+            step = program.send
         except GeneratorExit:
             program.close()
             raise
         except (LimitReached, Interrupted) as refusal:
-            step, given = program.throw, account.refuse(refusal)
+            step, given = program.throw, account.refuse(refusal, program)
         except Exception as error:
             step, given = program.throw, error
 
 
 def settle(value: Program[T] | T) -> Program[T]:
     """The value of a hook, whether it returned one or is a program that asks the world first."""
-    if type(value) is GeneratorType:
-        return (yield from value)
-    return value
+    if isinstance(value, GeneratorType):
+        value = yield from value
+    return value  # type: ignore[return-value]
 
 
 def bounded(program: Program[T], limits: Limits, task: Any = "") -> Program[T]:
@@ -817,7 +834,7 @@ def bounded(program: Program[T], limits: Limits, task: Any = "") -> Program[T]:
     account = Account(limits)
     yield from account.open(task)
     account.post(EventKind.PERCEIVED)
-    value = yield from within(account, program)
+    value: T = yield from within(account, program)
     account.end(EventKind.ANSWER_GIVEN)
     return value
 
@@ -936,7 +953,10 @@ class AgentLoop:
         account, context = Account(self.limits, self.watch), LoopContext(task)
         answer = None
         try:
-            answer = yield from self._rounds(account, context)
+            if not isinstance(task, str) or not task.strip():
+                account.post(_E.STOP_RULED, stop=StopReason.INVALID_TASK)
+            yield from account.open(task)
+            answer = yield from within(account, self._rounds(account, context))
         except Exception as error:
             if not isinstance(error, LimitReached) or account.control.stop is None:
                 account.end(EventKind.HOOK_FAILED)
@@ -946,37 +966,36 @@ class AgentLoop:
     def _rounds(self, account: Account, context: LoopContext) -> Program[Any]:
         yield from self._perceived(account, context)
         while True:
-            decision = yield from within(account, self.reason(context))
+            decision = self.reason(context)
+            if isinstance(decision, GeneratorType):
+                decision = yield from decision
             if type(decision) is Finish:
-                decision = yield from self._accepted(account, context, decision)
+                decision = yield from self._accepted(context, decision)
             if type(decision) is Finish:
                 context.turns.append(Turn(decision.thought))
-                account.post(EventKind.ANSWER_GIVEN, turn=context.turns[-1])
+                account.post(_E.ANSWER_GIVEN, turn=context.turns[-1])
                 return decision.answer
             yield from self._acted(account, context, decision)
             verdict = (yield from self._ruled(account, context)) if self.stops else None
             turn = context.turns[-1]
-            succeeded = any(observation.ok for observation in turn.observations)
-            account.post(_OBSERVED, succeeded, len(turn.calls), stop=verdict, turn=turn)
+            succeeded = True in [observation.ok for observation in turn.observations]
+            account.post(_OBSERVED, succeeded, len(turn.calls), 0, 0.0, verdict, None, turn)
 
     def _perceived(self, account: Account, context: LoopContext) -> Program[None]:
-        if not isinstance(context.task, str) or not context.task.strip():
-            account.post(EventKind.STOP_RULED, stop=StopReason.INVALID_TASK)
-        yield from account.open(context.task)
         if self.perceive is not None:
-            perceived = yield from within(account, self.perceive(context.task))
+            perceived = yield from settle(self.perceive(context.task))
             if isinstance(perceived, StopReason):
-                account.post(EventKind.STOP_RULED, stop=perceived)
+                account.post(_E.STOP_RULED, stop=perceived)
             if not isinstance(perceived, Mapping | None):
                 raise TypeError(f"perceive must return a mapping, a StopReason or None, not {perceived!r}")
             context.working_memory.update(perceived or {})
-        account.post(EventKind.PERCEIVED)
+        account.post(_E.PERCEIVED)
 
-    def _accepted(self, account: Account, context: LoopContext, decision: Finish) -> Program[Finish | Act]:
+    def _accepted(self, context: LoopContext, decision: Finish) -> Program[Finish | Act]:
         """The final answer, or the objection to it as an action that reports it to the model."""
         objection = _EMPTY_ANSWER if _is_empty(decision.answer) else None
         if objection is None and self.accept is not None:
-            objection = yield from within(account, self.accept(context, decision.answer))
+            objection = yield from settle(self.accept(context, decision.answer))
         if objection is None:
             return decision
         if not isinstance(objection, str):
@@ -995,11 +1014,13 @@ class AgentLoop:
         observations: list[Observation] = []
         effects = account.control.effects
         try:
-            account.post(_CHOSEN, calls=len(calls))
-            account.post(EventKind.SUBMITTED, calls=len(calls))
+            account.post(_CHOSEN, True, len(calls))
+            account.post(_SUBMITTED, True, len(calls))
             for call in calls:
                 effects = account.control.effects
-                observation = call.problem or (yield from within(account, self.act(call)))
+                observation = call.problem or self.act(call)
+                if isinstance(observation, GeneratorType):
+                    observation = yield from observation
                 if type(observation) is not Observation:
                     raise TypeError(f"act must return an Observation, not {observation!r}")
                 observations.append(observation)
@@ -1014,7 +1035,7 @@ class AgentLoop:
         """Ask every stop rule: the first reason is the verdict, and words become the turn's warnings."""
         verdicts = []
         for rule in self.stops:
-            verdict = yield from within(account, rule(account.control, context))
+            verdict = yield from settle(rule(account.control, context))
             if not isinstance(verdict, StopReason | str | None):
                 raise TypeError(f"a stop rule returns a StopReason, a warning or None, not {verdict!r}")
             verdicts.append(verdict)
@@ -1149,9 +1170,9 @@ class Stage:
         outcome = _new(Outcome, (value, at))
         journal = self._journal
         if journal is None:
-            return self._send(strand, outcome)
+            return self._step(strand, outcome)
         journal.record(strand.address, outcome)
-        waiting = self._send(strand, outcome)
+        waiting = self._step(strand, outcome)
         for asking in waiting:
             journal.intend(asking.address, describe(asking.effect))
         return waiting
@@ -1160,36 +1181,43 @@ class Stage:
         """End everything: a driver could not go on."""
         self.finished, self._error = True, error
 
-    def _send(self, strand: Strand, outcome: Outcome) -> list[Strand]:
-        self.at = outcome.at
-        if type(strand.effect) is Start and type(outcome.value) is not Failure:
-            self._loops += 1
-        return self._step(strand, outcome)
-
     def _step(self, strand: Strand, outcome: Outcome | None) -> list[Strand]:
-        waiting: list[Strand] = []
-        steps = [(strand, outcome)]
-        for strand, outcome in steps:  # grows while it is walked: a parent follows its last child
-            try:
-                if outcome is not None and type(outcome.value) is Failure:
-                    effect = strand.program.throw(_thrown(strand.effect, outcome.value))
+        """Send a strand its outcome, and take all the steps that this sets going."""
+        steps = self._send(strand, outcome)
+        if steps is None:
+            return [strand]
+        waiting = []
+        for strand, outcome in steps:  # grows while it is walked
+            following = self._send(strand, outcome)
+            if following is None:
+                waiting.append(strand)
+            else:
+                steps += following
+        return waiting
+
+    def _send(self, strand: Strand, outcome: Outcome | None) -> list[tuple[Strand, Outcome | None]] | None:
+        """``None`` when the strand now waits for an effect; else the steps that follow from its fork or end."""
+        try:
+            if outcome is None:
+                effect = next(strand.program)
+            else:
+                value, self.at = outcome
+                if type(strand.effect) is Start and type(value) is int:
+                    self._loops = value
+                if type(value) is Failure:
+                    effect = strand.program.throw(_thrown(strand.effect, value))
                 else:
                     effect = strand.program.send(outcome)
-            except StopIteration as finished:
-                steps += self._ended(strand, finished.value)
-            except Exception as error:
-                steps += self._ended(strand, error, error)
-            except BaseException as error:
-                self.fail(error)
-                return []
-            else:
-                strand.effect = effect
-                strand.count += 1
-                if type(effect) is Together:
-                    steps += self._forked(strand, effect.programs)
-                else:
-                    waiting.append(strand)
-        return waiting
+        except StopIteration as finished:
+            return self._ended(strand, finished.value)
+        except Exception as error:
+            return self._ended(strand, error, error)
+        except BaseException as error:
+            self.fail(error)
+            return []
+        strand.effect = effect
+        strand.count += 1
+        return self._forked(strand, effect.programs) if type(effect) is Together else None
 
     def _forked(self, parent: Strand, programs: Sequence[Program[Any]]) -> list[tuple[Strand, Outcome | None]]:
         if not programs:
@@ -1216,7 +1244,7 @@ class Stage:
             strand = waiting.pop(address, None)
             _check_unchanged(address, asked, strand)
             assert strand is not None
-            waiting.update((asking.address, asking) for asking in self._send(strand, outcome))
+            waiting.update((asking.address, asking) for asking in self._step(strand, outcome))
         return list(waiting.values())
 
     def _resumed(
@@ -1288,10 +1316,11 @@ class RunClock:
             self.latest = now
         return self.latest
 
-    def stood_still(self, since: float) -> None:
-        """Take out the time from ``since`` until now: only a person was waited for."""
+    def stood_still(self, since: float) -> float:
+        """Take out the time from ``since`` until now, when only a person was waited for; return ``since``."""
         self._began += self.now() - since
         self.latest = since
+        return since
 
 
 @dataclass(frozen=True)
@@ -1304,7 +1333,7 @@ class World:
     """
 
     model: Callable[[CallModel], Any] | None = None
-    tools: Any | None = None
+    tools: Toolbox | None = None
     human: Callable[[str], Any] | None = None
     sleep: Callable[[float], Any] = time.sleep
     clock: Callable[[], float] = time.monotonic
@@ -1361,26 +1390,27 @@ def _do(effect: Do, world: World) -> Any:
         return Failure(f"{type(error).__name__}: {error}")
 
 
-_PERFORM: dict[type, Callable[[Any, World], Any]] = {
-    Start: lambda effect, world: None,
-    CallModel: _ask_model,
-    CallTool: _run_tool,
-    AskHuman: _ask_human,
-    Sleep: lambda effect, world: world.sleep(effect.seconds),
-    Do: _do,
-}
+class _Performers(dict[type, Callable[[Any, World], Any]]):
+    def __missing__(self, kind: type) -> Callable[[Any, World], Any]:
+        raise TypeError(f"a program yields effects ({_EFFECT_NAMES}), not {kind.__name__}")
+
+
+_PERFORM = _Performers(
+    {
+        Start: lambda effect, world: None,
+        CallModel: _ask_model,
+        CallTool: _run_tool,
+        AskHuman: _ask_human,
+        Sleep: lambda effect, world: world.sleep(effect.seconds),
+        Do: _do,
+    }
+)
 
 
 def too_late(effect: Effect) -> Any:
     """The outcome of a call that was left behind when its time was up; its late result is ignored."""
-    seconds = allowance(effect)
-    text = f"Timed out after {seconds:g} s and was left behind; whether it took effect is not known."
+    text = f"Timed out after {effect.allowed:g} s and was left behind; whether it took effect is not known."
     return Failure(text) if isinstance(effect, Do) else Observation(text, False, Kind.TIMEOUT)
-
-
-def allowance(effect: Effect) -> float:
-    """How many seconds an effect may take; infinite for waiting, which needs its time."""
-    return math.inf if isinstance(effect, Start | AskHuman | Sleep | Together) else effect.seconds
 
 
 def drive(
@@ -1411,30 +1441,30 @@ class _Inline:
         self.performing = False
 
     def run(self) -> None:
+        deliver, clock, interrupt = self.stage.deliver, self.clock, self.interrupt
         with _ctrl_c(self.on_ctrl_c):
             waiting = deque(self.stage.waiting)
             while waiting:
                 strand = waiting.popleft()
-                value = self.outcome(strand.effect)
-                waiting += self.stage.deliver(strand, value, self.clock.latest)
+                effect, began = strand.effect, clock.now()
+                value = INTERRUPTED if interrupt.raised else self.outcome(effect)
+                at = clock.now()
+                if at - began > effect.allowed:
+                    value = too_late(effect)
+                if type(effect) is AskHuman:
+                    at = clock.stood_still(began)
+                waiting += deliver(strand, value, at)
 
     def outcome(self, effect: Effect) -> Any:
-        if self.interrupt.raised:
-            return INTERRUPTED
-        began = self.clock.now()
         try:
             self.performing = True
-            value = perform(effect, self.world)
+            value = _PERFORM[type(effect)](effect, self.world)
             self.performing = False
+            return value
         except KeyboardInterrupt:
             self.performing = False
             self.interrupt.set()
             return INTERRUPTED
-        if type(effect) is AskHuman:
-            self.clock.stood_still(began)
-        elif self.clock.now() - began > allowance(effect):
-            return too_late(effect)
-        return value
 
     def on_ctrl_c(self) -> None:
         """Break off what is being performed, but never a program in the middle of a step."""
@@ -1521,7 +1551,7 @@ class _Crew:
             return None
         strand = self.ready.popleft()
         now = self.clock.now()
-        term = self.begun[strand] = (now, now + allowance(strand.effect))
+        term = self.begun[strand] = (now, now + strand.effect.allowed)
         if term[1] < self.watching_until:
             self.notify()
         return strand, term
@@ -1562,3 +1592,401 @@ def _ctrl_c(handler: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# --- The toolbox ------------------------------------------------------------------------------
+# Plain functions in, observations out. A call is checked before its tool is entered, so that a
+# mistake of the model and a bug of the tool are never taken for each other.
+
+
+class Toolbox:
+    """The tools that a model may call, made from plain functions (``async def`` too).
+
+    ``tools`` are functions, known by their own names, or a mapping from names to functions.
+    ``idempotent`` names those that may be repeated when it is not known whether a call took
+    effect. A result is cut after ``max_characters``. Raises ``ValueError`` for a name that is
+    used twice or not known, and for a function that cannot be called with named arguments.
+
+    A tool reports a failure of its own by raising, or by returning an ``Observation`` with
+    ``ok=False``: a dict that says ``{"status": "error"}`` is a result like any other.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
+        *,
+        idempotent: Collection[str] = (),
+        max_characters: int = 10_000,
+    ) -> None:
+        if max_characters < 1:
+            raise ValueError(f"max_characters must be at least 1, not {max_characters!r}")
+        pairs: Iterable[tuple[Any, Any]] = (
+            tools.items() if isinstance(tools, Mapping) else ((getattr(f, "__name__", ""), f) for f in tools)
+        )
+        self._tools: dict[str, _Tool] = {}
+        for name, function in pairs:
+            if name in self._tools:
+                raise ValueError(f"two tools are named {name!r}: give a mapping from names to functions")
+            self._tools[name] = _read_tool(name, function)
+        for name in idempotent:
+            if name not in self._tools:
+                raise ValueError(f"idempotent names {name!r}, which is no tool: {self._known()}")
+        self._idempotent, self._max_characters = frozenset(idempotent), max_characters
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools, in the order given."""
+        return tuple(self._tools)
+
+    def parameters(self, name: str) -> tuple[str, ...]:
+        """Return the parameters of a tool that can be given by position. Raises ``KeyError``."""
+        parameters = self._tools[name].signature.parameters.values()
+        return tuple(each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD)
+
+    def is_idempotent(self, name: str) -> bool:
+        """Say whether a call may be repeated when its outcome is unknown; never for an unknown name."""
+        return name in self._idempotent
+
+    def describe(self) -> str:
+        """Return the tool list for a prompt: a line for each tool, its signature and what it does."""
+        lines = []
+        for tool in self._tools.values():
+            purpose = tool.documentation.partition("\n")[0]
+            lines.append(f"- {tool.written}: {purpose}" if purpose else f"- {tool.written}")
+        return "\n".join(lines)
+
+    def schemas(self) -> tuple[dict[str, Any], ...]:
+        """Return name, description and JSON schema of each tool, as function calling wants them."""
+        return tuple(tool.schema() for tool in self._tools.values())
+
+    def prepare(self, call: ToolCall) -> Callable[[], Any] | Observation:
+        """Check a call without making it.
+
+        Returns a function that makes the call, with its arguments converted, and may raise what
+        the tool raises. Where the call cannot be made: the failed observation that says why, and
+        what would be right (UNKNOWN_TOOL, BAD_ARGUMENTS, or the call's own ``problem``).
+        """
+        if call.problem is not None:
+            return call.problem
+        tool = self._tools.get(call.name) if isinstance(call.name, str) else None
+        if tool is None:
+            return self._unknown(call.name)
+        fitted, problems = tool.check(call.arguments)
+        if problems:
+            text = f"{tool.name} was not run: {'; '.join(problems)}. Its signature: {tool.written}"
+            return self._failed(Kind.BAD_ARGUMENTS, text)
+        return functools.partial(tool.function, **fitted)
+
+    def execute(self, call: ToolCall) -> Observation:
+        """Check a call, make it, and return what came of it in words.
+
+        Never raises for what a model or a tool did wrong. Ctrl-C goes through.
+        """
+        ready = self.prepare(call)
+        if isinstance(ready, Observation):
+            return ready
+        try:
+            return self.observe(ready())
+        except (Exception, SystemExit) as error:
+            return self.failure(call, error)
+
+    def observe(self, result: object) -> Observation:
+        """Return a result as an observation: text as it is, data as JSON, anything else by ``str``.
+
+        An ``Observation`` stays what it is. An awaitable is not waited for but reported (TOOL_ERROR).
+        """
+        if isinstance(result, str):
+            return Observation(cut(result, self._max_characters))
+        if isinstance(result, Observation):
+            return result
+        if hasattr(type(result), "__await__"):
+            getattr(result, "close", bool)()  # a coroutine left open would warn; a future has no close
+            return self._failed(Kind.TOOL_ERROR, "this tool is asynchronous: it needs an asyncio driver")
+        return Observation(cut(_text_of(result), self._max_characters))
+
+    def failure(self, call: ToolCall, error: BaseException) -> Observation:
+        """Return the observation that tells of an exception raised inside a tool (TOOL_ERROR)."""
+        text = f"{call.name} failed with {type(error).__name__}: {_written(error, str)}"
+        return self._failed(Kind.TOOL_ERROR, text)
+
+    def _failed(self, kind: Kind, text: str) -> Observation:
+        return Observation(cut(text, self._max_characters), ok=False, kind=kind)
+
+    def _unknown(self, name: object) -> Observation:
+        import difflib  # only a wrong name needs it
+
+        near = difflib.get_close_matches(name[:100], self.names) if isinstance(name, str) else []
+        right = f"did you mean {' or '.join(near)}?" if near else self._known()
+        return self._failed(Kind.UNKNOWN_TOOL, f"there is no tool named {_shown(name)}: {right}")
+
+    def _known(self) -> str:
+        return f"the tools are {', '.join(self._tools)}" if self._tools else "there are no tools"
+
+
+class _Parameter(NamedTuple):
+    annotation: Any
+    exact: tuple[type, ...]  # values of these types fit as they are
+
+
+class _Tool(NamedTuple):
+    """A function, and what was read off it. ``extra`` is its ``**parameter``, if it has one."""
+
+    name: str
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    written: str
+    documentation: str
+    parameters: dict[str, _Parameter]
+    required: tuple[str, ...]
+    extra: _Parameter | None
+
+    def check(self, arguments: object) -> tuple[dict[str, Any], list[str]]:
+        """Return the arguments as the function wants them, and what is wrong with them."""
+        fitted: dict[str, Any] = {}
+        problems: list[str] = []
+        if not isinstance(arguments, (dict, Mapping)):  # dict first: it is answered much faster
+            return fitted, [f"its arguments must be a mapping, not {_shown(arguments)}"]
+        for name, value in arguments.items():
+            parameter = self.parameters.get(name) or (self.extra if isinstance(name, str) else None)
+            if parameter is None:
+                problems.append(f"unexpected argument {_shown(name)}")
+            elif type(value) in parameter.exact or parameter.annotation is Any:
+                fitted[name] = value
+            else:
+                try:
+                    fitted[name] = _fit(value, parameter.annotation, name)
+                except _Misfit as misfit:
+                    problems.append(str(misfit))
+        for name in self.required:
+            if name not in arguments:
+                problems.append(f"missing argument {name!r}")
+        return fitted, problems
+
+    def schema(self) -> dict[str, Any]:
+        """Write the tool as function calling wants it."""
+        properties = {name: _schema(parameter.annotation) for name, parameter in self.parameters.items()}
+        for name, schema in properties.items():
+            default = self.signature.parameters[name].default
+            if isinstance(default, (str, int)) or (isinstance(default, float) and math.isfinite(default)):
+                schema["default"] = default
+        parameters = {
+            "type": "object",
+            "properties": properties,
+            "required": list(self.required),
+            "additionalProperties": (_schema(self.extra.annotation) or True) if self.extra else False,
+        }
+        return {"name": self.name, "description": self.documentation, "parameters": parameters}
+
+
+_NOT_BY_NAME = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but a model names its arguments: drop the '/'",
+    inspect.Parameter.VAR_POSITIONAL: "gives a model no names to use: take one list parameter instead",
+}
+
+
+def _read_tool(name: Any, function: Callable[..., Any]) -> _Tool:
+    """Read a tool off a function. Raises ``ValueError`` where a model could not call it by names."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{function!r} has no name: give a mapping from names to functions")
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception as error:  # an annotation can be any expression, and fail in any way
+        raise ValueError(f"the signature of tool {name!r} cannot be read: {error}") from error
+    parameters: dict[str, _Parameter] = {}
+    extra = None
+    for each in signature.parameters.values():
+        if each.kind in _NOT_BY_NAME:
+            raise ValueError(f"tool {name!r}: parameter {str(each)!r} {_NOT_BY_NAME[each.kind]}")
+        annotation = Any if _parts(each.annotation)[0] is Any else each.annotation
+        if each.default is None and annotation is not Any:
+            annotation = annotation | None  # `unit: str = None` means `unit: str | None = None`
+        parameter = _Parameter(annotation, _exact(annotation))
+        if each.kind is each.VAR_KEYWORD:
+            extra = parameter
+        else:
+            parameters[each.name] = parameter
+    required = tuple(
+        key for key in parameters if signature.parameters[key].default is inspect.Parameter.empty
+    )
+    documentation = inspect.getdoc(function) or ""
+    return _Tool(name, function, signature, f"{name}{signature}", documentation, parameters, required, extra)
+
+
+#: What an annotation can say here, and what JSON Schema calls it. Any other accepts anything.
+_JSON_TYPES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    NoneType: "null",
+}
+_UNDERSTOOD = (*_JSON_TYPES, Literal, Union)
+
+
+def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Take an annotation apart: ``list[int]`` is ``(list, (int,))``; ``(Any, ())`` if not understood."""
+    origin, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if origin is Annotated:
+        return _parts(inner[0])
+    if origin is UnionType:
+        return Union, inner
+    if origin is dict and inner and inner[0] is not str:
+        return dict, ()  # JSON has no other keys than text, so they are left as they come
+    if origin is Literal and not all(type(choice) in _JSON_TYPES for choice in inner):
+        return Any, ()
+    return (origin, inner) if origin in _UNDERSTOOD else (Any, ())
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    """Write an annotation as a JSON schema."""
+    origin, inner = _parts(annotation)
+    if origin is Any:
+        return {}
+    if origin is Union:
+        return {"anyOf": [_schema(member) for member in inner]}
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin is list and inner:
+        return {"type": "array", "items": _schema(inner[0])}
+    if origin is dict and inner:
+        return {"type": "object", "additionalProperties": _schema(inner[1])}
+    return {"type": _JSON_TYPES[origin]}
+
+
+def _exact(annotation: Any) -> tuple[type, ...]:
+    """Return the types whose values fit as they are: nearly every argument is settled by this."""
+    origin, inner = _parts(annotation)
+    if origin is Union:
+        return tuple(kind for member in inner for kind in _exact(member))
+    return (origin,) if origin in _JSON_TYPES and not inner else ()
+
+
+class _Misfit(Exception):
+    """A value does not fit; the message says where, and what would."""
+
+    def __init__(self, place: str, annotation: Any, value: object) -> None:
+        super().__init__(f"{place} must be {inspect.formatannotation(annotation)}, not {_shown(value)}")
+
+
+def _fit(value: Any, annotation: Any, place: str) -> Any:
+    """Return ``value`` as the annotation wants it, converted only where nothing is lost.
+
+    Raises ``_Misfit``. ``place`` is what it calls the value: ``days``, or ``cities[2]`` inside of it.
+    """
+    origin, inner = _parts(annotation)
+    if origin is Any:
+        return value
+    if origin is Union or origin is Literal:
+        candidates = list(_candidates(value, origin, inner))
+        if not candidates:
+            raise _Misfit(place, annotation, value)
+        # What fits as it is stays as it is: for `int | str`, "3" is text.
+        return next(
+            (each for each in candidates if type(each) is type(value) and each == value), candidates[0]
+        )
+    try:
+        plain = _convert(value, origin)
+    except (KeyError, ValueError, OverflowError):
+        raise _Misfit(place, annotation, value) from None
+    if origin is list and inner:
+        return [_fit(item, inner[0], f"{place}[{index}]") for index, item in enumerate(plain)]
+    if origin is dict and inner:
+        if not all(isinstance(key, str) for key in plain):
+            raise _Misfit(place, annotation, value)
+        return {key: _fit(item, inner[1], f"{place}[{_shown(key)}]") for key, item in plain.items()}
+    return plain
+
+
+def _candidates(value: Any, origin: Any, members: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield what ``value`` becomes under each member of a union, or as each choice of a Literal."""
+    for member in members:
+        try:
+            fitted = _fit(value, type(member) if origin is Literal else member, "")
+        except _Misfit:
+            continue
+        if origin is Union or fitted == member:
+            yield fitted
+
+
+def _convert(value: Any, wanted: type) -> Any:
+    # Python counts True among the ints, but a model that writes true does not mean 1.
+    if isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)):
+        return value
+    converted = _CONVERSIONS[wanted, type(value)](value)
+    if isinstance(value, (int, float)) and type(value)(converted) != value:
+        raise ValueError  # 3.5 is no int, and beyond 2**53 not every int is a float
+    return converted
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError
+    return float(text)
+
+
+#: Every conversion there is, as (wanted, given). A float does not become text, since 1.10 would
+#: arrive as "1.1"; text is never decoded into a list or dict; nothing starts from a bool.
+_CONVERSIONS: dict[tuple[type, type], Callable[[Any], Any]] = {
+    (str, int): str,
+    (int, str): int,
+    (int, float): int,
+    (float, int): float,
+    (float, str): _finite,
+    (bool, str): {"true": True, "True": True, "false": False, "False": False}.__getitem__,
+    (list, tuple): list,
+}
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _text_of(result: object) -> str:
+    if result is None:
+        return "done (nothing was returned)"
+    if isinstance(result, (bytes, bytearray)):
+        return result.decode("utf-8", errors="replace")
+    if isinstance(result, (dict, list, bool, int, float)):
+        try:
+            return _to_json(result)
+        except (TypeError, ValueError, RecursionError):
+            pass  # it holds what JSON has no word for, or holds itself
+    return _written(result, str)
+
+
+def _written(value: object, write: Callable[[Any], str]) -> str:
+    """Write a value; one that cannot be written (its ``str`` raises, it is too deep) says so instead."""
+    try:
+        return write(value)
+    except Exception as error:
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+def _shown(value: object) -> str:
+    return cut(_written(value, repr), 80)
+
+
+def cut(text: str, limit: int) -> str:
+    """Return ``text``, or its first ``limit`` characters and a note that says so.
+
+    The cut never falls inside what a reader sees as one character (a letter and its accents, an
+    emoji and what is joined to it, flags in a row) but before it, so a little less may be shown.
+    """
+    if len(text) <= limit:
+        return text
+    end = max(limit, 0)
+    while end > 0 and _is_joined(text[end - 1], text[end]):
+        end -= 1
+    return f"{text[:end]}... [cut: {end} of {len(text)} characters shown]"
+
+
+def _is_joined(before: str, after: str) -> bool:
+    import unicodedata  # only a text that is too long needs it
+
+    return (
+        before == "\u200d"  # the zero-width joiner
+        or unicodedata.category(after) in ("Mn", "Mc", "Me", "Cf")  # accents, variation selectors, joiners
+        or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
+        or ("\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff")  # flags
+    )
