@@ -325,7 +325,7 @@ _DECIDED = {
     EventKind.HOOK_FAILED: StopReason.ERROR,
 }
 _CHOSEN, _SUBMITTED, _OBSERVED = _E.ACTION_CHOSEN, _E.SUBMITTED, _E.OBSERVED
-_MODEL_CALL, _TOOL_CALL = _E.MODEL_CALL, _E.TOOL_CALL
+_MODEL_CALL, _TOOL_CALL, _CLOSED = _E.MODEL_CALL, _E.TOOL_CALL, _E.ACCOUNT_CLOSED
 _RULED = (_E.OBSERVED, _E.STOP_RULED)  # the events that may bring a stop rule's verdict
 _new = tuple.__new__  # what a NamedTuple's constructor calls, without the detour
 
@@ -337,50 +337,56 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
     the new control is TERMINATED and names it; the wanted effect or round is then not counted.
     """
     state, rounds, model_calls, tool_calls, effects, failures, pending, tokens, cost, seconds, _ = control
-    kind, ok, calls, new_tokens, new_cost, at, needs_tokens, needs_seconds, stop, closed = event
+    kind, ok, calls, new_tokens, new_cost, at, needs_tokens, needs_seconds, verdict, closed = event
     try:
         target, holds, round_, model_call, tool_call, effect = _MOVES[state, kind]
     except KeyError:
         raise IllegalTransition(control, event, _not_a_move(state, kind)) from None
     if holds is not None and not holds(control, event):
         raise IllegalTransition(control, event, _guard_refuses(state, kind))
+    if verdict is not None and (kind not in _RULED or verdict not in RULE_REASONS):
+        raise IllegalTransition(control, event, _not_entitled(kind, verdict))
     if new_tokens < 0 or new_cost < 0:
         raise IllegalTransition(control, event, "tokens and cost already spent cannot be negative")
-    if stop is not None and (kind not in _RULED or stop not in RULE_REASONS):
-        raise IllegalTransition(control, event, _not_entitled(kind, stop))
 
     # What is already spent is booked whatever comes next, and the run's time never goes back.
     tokens += new_tokens
     cost += new_cost
     if at > seconds:
         seconds = at
-    if kind is _OBSERVED:
+
+    # The first reason that applies, in the order of StopReason.
+    stop = None
+    if effect:
+        if model_call and model_calls >= limits.model_calls:
+            stop = StopReason.MODEL_CALLS
+        elif tool_call and tool_calls >= limits.tool_calls:
+            stop = StopReason.TOOL_CALLS
+        elif effects >= limits.effects:
+            stop = StopReason.EFFECTS
+    elif kind is _OBSERVED:
         pending = 0
         failures = 0 if ok else failures + 1
+        if failures >= limits.failures:
+            stop = StopReason.TOO_MANY_FAILURES
+        elif rounds >= limits.rounds:
+            stop = StopReason.MAX_ITERATIONS
     elif kind is _CHOSEN:
         pending = calls
-
-    # The first reason that applies, in the order of StopReason. `not a < b` also catches NaN.
-    if kind in _DECIDED:
+    elif kind in _DECIDED:
         stop = _DECIDED[kind]
-    elif kind is _E.ACCOUNT_CLOSED and closed is not None:
+    elif kind is _CLOSED and closed is not None:
         stop = closed.stop
-    elif kind is _OBSERVED and failures >= limits.failures:
-        stop = StopReason.TOO_MANY_FAILURES
-    elif round_ and rounds >= limits.rounds:
-        stop = StopReason.MAX_ITERATIONS
-    elif model_call and model_calls >= limits.model_calls:
-        stop = StopReason.MODEL_CALLS
-    elif tool_call and tool_calls >= limits.tool_calls:
-        stop = StopReason.TOOL_CALLS
-    elif effect and effects >= limits.effects:
-        stop = StopReason.EFFECTS
-    elif not tokens < limits.tokens or tokens + needs_tokens > limits.tokens:
-        stop = StopReason.TOKEN_BUDGET
-    elif not cost < limits.cost:
-        stop = StopReason.COST_BUDGET
-    elif not seconds < limits.seconds or seconds + needs_seconds > limits.seconds:
-        stop = StopReason.WALL_CLOCK
+
+    if stop is None:  # `not a < b`, since no comparison with NaN is true
+        if not tokens < limits.tokens or tokens + needs_tokens > limits.tokens:
+            stop = StopReason.TOKEN_BUDGET
+        elif not cost < limits.cost:
+            stop = StopReason.COST_BUDGET
+        elif not seconds < limits.seconds or seconds + needs_seconds > limits.seconds:
+            stop = StopReason.WALL_CLOCK
+        else:
+            stop = verdict
 
     if stop is None:
         rounds += round_
@@ -709,13 +715,12 @@ class Account:
         closed: Control | None = None,
         turn: Turn | None = None,
     ) -> None:
-        """Tell the machine what happened, with all that was spent since. Raises ``LimitReached`` at an end."""
+        """Tell the machine what happened, with all that was spent since; an end raises ``LimitReached``."""
         before = self.control
         if before.stop is not None:
             raise LimitReached(before)
-        event = _new(
-            Event, (kind, ok, calls, self._tokens, self._cost, self._at, needs_tokens, needs_seconds, stop, closed)
-        )
+        tokens, cost, at = self._tokens, self._cost, self._at
+        event = _new(Event, (kind, ok, calls, tokens, cost, at, needs_tokens, needs_seconds, stop, closed))
         after = self.control = advance(before, event, self.limits)
         self._tokens, self._cost = 0, 0.0
         if self._watch is not None:
@@ -884,7 +889,7 @@ class Result(NamedTuple):
         found = [
             f"- {_shorten(call_text(call))}: {_shorten(observation.text)}"
             for turn in self.turns
-            for call, observation in zip(turn.calls, turn.observations)
+            for call, observation in zip(turn.calls, turn.observations, strict=True)
             if observation.ok
         ]
         return "\n".join([self._ending(), *(["Found so far:", *found] if found else ["Nothing was found."])])
@@ -915,7 +920,7 @@ def _shorten(text: str, limit: int = 200) -> str:
 
 
 class LoopError(Exception):
-    """A hook raised: the original exception is ``__cause__``, and ``result`` holds all there was until then."""
+    """A hook raised: ``__cause__`` is the original exception, ``result`` all there was until then."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(f"a hook of the loop raised an exception after {len(result.turns)} finished turns")
@@ -933,7 +938,7 @@ class AgentLoop:
     ``act(call)``                an ``Observation``: one action, with the guards around it
     ``perceive(task)``           what goes into working memory, or a ``StopReason``
     ``accept(context, answer)``  an objection in words, or ``None``
-    ``stops``                    rules ``(control, context)`` -> a ``StopReason``, a warning for the model, ``None``
+    ``stops``                    rules ``(control, context)``: a ``StopReason``, a warning for the model, ``None``
     ``watch(step)``              a plain function that is told every step
     """
 
@@ -975,9 +980,11 @@ class AgentLoop:
                 context.turns.append(Turn(decision.thought))
                 account.post(_E.ANSWER_GIVEN, turn=context.turns[-1])
                 return decision.answer
-            yield from self._acted(account, context, decision)
-            verdict = (yield from self._ruled(account, context)) if self.stops else None
-            turn = context.turns[-1]
+            turn = yield from self._acted(account, context, decision)
+            verdict = None
+            if self.stops:
+                verdict = yield from self._ruled(account, context)
+                turn = context.turns[-1]
             succeeded = True in [observation.ok for observation in turn.observations]
             account.post(_OBSERVED, succeeded, len(turn.calls), 0, 0.0, verdict, None, turn)
 
@@ -1002,34 +1009,39 @@ class AgentLoop:
             raise TypeError(f"accept must return an objection in words, or None, not {objection!r}")
         return report(Observation(objection, False, Kind.REFUSED), decision.thought)
 
-    def _acted(self, account: Account, context: LoopContext, decision: Act) -> Program[None]:
+    def _acted(self, account: Account, context: LoopContext, decision: Act) -> Program[Turn]:
         """Run each call in order and add the turn, whole also where the run ends in the middle of it."""
         if type(decision) is not Act or not decision.calls:
-            raise TypeError(f"reason must return an Act with at least one call, or a Finish, not {decision!r}")
+            raise TypeError(f"reason must return an Act with calls, or a Finish, not {decision!r}")
         prefix = f"call_{account.number}_{account.control.rounds}_"
-        calls = tuple([
-            _new(ToolCall, (name, arguments, f"{prefix}{place}", problem))
-            for place, (name, arguments, _, problem) in enumerate(decision.calls, 1)
-        ])
+        calls = tuple(
+            [
+                _new(ToolCall, (name, arguments, f"{prefix}{place}", problem))
+                for place, (name, arguments, _, problem) in enumerate(decision.calls, 1)
+            ]
+        )
         observations: list[Observation] = []
-        effects = account.control.effects
+        before = account.control
         try:
             account.post(_CHOSEN, True, len(calls))
             account.post(_SUBMITTED, True, len(calls))
             for call in calls:
-                effects = account.control.effects
+                before = account.control
                 observation = call.problem or self.act(call)
                 if isinstance(observation, GeneratorType):
                     observation = yield from observation
                 if type(observation) is not Observation:
                     raise TypeError(f"act must return an Observation, not {observation!r}")
                 observations.append(observation)
+        except BaseException:
+            under_way = account.control.effects > before.effects
+            observations.append(_UNFINISHED if under_way else _NOT_RUN)
+            observations += [_NOT_RUN] * (len(calls) - len(observations))
+            raise
         finally:
-            under_way = account.control.effects > effects
-            for _ in calls[len(observations) :]:
-                observations.append(_UNFINISHED if under_way else _NOT_RUN)
-                under_way = False
-            context.turns.append(_new(Turn, (decision.thought, calls, tuple(observations), ())))
+            turn = _new(Turn, (decision.thought, calls, tuple(observations), ()))
+            context.turns.append(turn)
+        return turn
 
     def _ruled(self, account: Account, context: LoopContext) -> Program[StopReason | None]:
         """Ask every stop rule: the first reason is the verdict, and words become the turn's warnings."""
@@ -1079,7 +1091,8 @@ def describe(effect: Effect) -> str:
         import hashlib
 
         shown = repr((tuple(effect.messages), effect.tools)).encode("utf-8", "backslashreplace")
-        return f"CallModel with {len(effect.messages)} messages, {hashlib.blake2b(shown, digest_size=8).hexdigest()}"
+        digest = hashlib.blake2b(shown, digest_size=8).hexdigest()
+        return f"CallModel with {len(effect.messages)} messages, {digest}"
     if isinstance(effect, CallTool):
         return f"CallTool {effect.call.id} {call_text(effect.call)}"
     if isinstance(effect, Do):
@@ -1130,6 +1143,9 @@ class Strand:
         return (*self.branch, self.count)
 
 
+_Next = tuple[Strand, Outcome | None]  # a step still to be taken
+
+
 class Stage:
     """Steps one program, and under ``Together`` many, from outcome to outcome, and keeps the journal.
 
@@ -1166,15 +1182,14 @@ class Stage:
     def deliver(self, strand: Strand, value: Any, at: float) -> list[Strand]:
         """Hand over what came of a strand's effect at ``at`` seconds of the run."""
         if type(strand.effect) is Start and type(value) is not Failure:
-            value = self._loops + 1
+            value = self._loops = self._loops + 1
         outcome = _new(Outcome, (value, at))
-        journal = self._journal
-        if journal is None:
+        if self._journal is None:
             return self._step(strand, outcome)
-        journal.record(strand.address, outcome)
+        self._journal.record(strand.address, outcome)
         waiting = self._step(strand, outcome)
         for asking in waiting:
-            journal.intend(asking.address, describe(asking.effect))
+            self._journal.intend(asking.address, describe(asking.effect))
         return waiting
 
     def fail(self, error: BaseException) -> None:
@@ -1183,27 +1198,25 @@ class Stage:
 
     def _step(self, strand: Strand, outcome: Outcome | None) -> list[Strand]:
         """Send a strand its outcome, and take all the steps that this sets going."""
-        steps = self._send(strand, outcome)
-        if steps is None:
+        following = self._send(strand, outcome)
+        if following is None:
             return [strand]
         waiting = []
-        for strand, outcome in steps:  # grows while it is walked
-            following = self._send(strand, outcome)
-            if following is None:
+        for strand, outcome in following:  # grows while it is walked
+            more = self._send(strand, outcome)
+            if more is None:
                 waiting.append(strand)
             else:
-                steps += following
+                following += more
         return waiting
 
-    def _send(self, strand: Strand, outcome: Outcome | None) -> list[tuple[Strand, Outcome | None]] | None:
-        """``None`` when the strand now waits for an effect; else the steps that follow from its fork or end."""
+    def _send(self, strand: Strand, outcome: Outcome | None) -> list[_Next] | None:
+        """``None`` when the strand now waits for an effect; else what follows from its fork or end."""
         try:
             if outcome is None:
                 effect = next(strand.program)
             else:
                 value, self.at = outcome
-                if type(strand.effect) is Start and type(value) is int:
-                    self._loops = value
                 if type(value) is Failure:
                     effect = strand.program.throw(_thrown(strand.effect, value))
                 else:
@@ -1219,16 +1232,15 @@ class Stage:
         strand.count += 1
         return self._forked(strand, effect.programs) if type(effect) is Together else None
 
-    def _forked(self, parent: Strand, programs: Sequence[Program[Any]]) -> list[tuple[Strand, Outcome | None]]:
+    def _forked(self, parent: Strand, programs: Sequence[Program[Any]]) -> list[_Next]:
         if not programs:
             return [(parent, Outcome([], self.at))]
         parent.values, parent.missing = [None] * len(programs), len(programs)
         here = parent.address
-        return [(Strand(program, (*here, place), parent, place), None) for place, program in enumerate(programs)]
+        children = enumerate(programs)
+        return [(Strand(program, (*here, place), parent, place), None) for place, program in children]
 
-    def _ended(
-        self, strand: Strand, value: Any, error: BaseException | None = None
-    ) -> list[tuple[Strand, Outcome | None]]:
+    def _ended(self, strand: Strand, value: Any, error: BaseException | None = None) -> list[_Next]:
         parent = strand.parent
         if parent is None:
             self.finished, self._value, self._error = True, value, error
@@ -1244,6 +1256,8 @@ class Stage:
             strand = waiting.pop(address, None)
             _check_unchanged(address, asked, strand)
             assert strand is not None
+            if isinstance(strand.effect, Start) and isinstance(outcome.value, int):
+                self._loops = outcome.value
             waiting.update((asking.address, asking) for asking in self._step(strand, outcome))
         return list(waiting.values())
 
@@ -1355,7 +1369,7 @@ def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
 
 
 def as_reply(answer: Any) -> Reply | Observation:
-    """What a model returned, as a ``Reply``; what is none, or claims an impossible usage, is a model's failure."""
+    """What a model returned, as a ``Reply``; an impossible usage or anything else is the model's failure."""
     if type(answer) is not Reply:
         if not isinstance(answer, str | None):
             text = f"The model returned {type(answer).__name__}; a model returns a Reply or text."
@@ -1441,30 +1455,26 @@ class _Inline:
         self.performing = False
 
     def run(self) -> None:
-        deliver, clock, interrupt = self.stage.deliver, self.clock, self.interrupt
+        deliver, now, world, interrupt = self.stage.deliver, self.clock.now, self.world, self.interrupt
         with _ctrl_c(self.on_ctrl_c):
             waiting = deque(self.stage.waiting)
             while waiting:
                 strand = waiting.popleft()
-                effect, began = strand.effect, clock.now()
-                value = INTERRUPTED if interrupt.raised else self.outcome(effect)
-                at = clock.now()
+                effect, began = strand.effect, now()
+                try:
+                    self.performing = True
+                    value = INTERRUPTED if interrupt.raised else _PERFORM[type(effect)](effect, world)
+                    self.performing = False
+                except KeyboardInterrupt:
+                    self.performing = False
+                    interrupt.set()
+                    value = INTERRUPTED
+                at = now()
                 if at - began > effect.allowed:
                     value = too_late(effect)
                 if type(effect) is AskHuman:
-                    at = clock.stood_still(began)
+                    at = self.clock.stood_still(began)
                 waiting += deliver(strand, value, at)
-
-    def outcome(self, effect: Effect) -> Any:
-        try:
-            self.performing = True
-            value = _PERFORM[type(effect)](effect, self.world)
-            self.performing = False
-            return value
-        except KeyboardInterrupt:
-            self.performing = False
-            self.interrupt.set()
-            return INTERRUPTED
 
     def on_ctrl_c(self) -> None:
         """Break off what is being performed, but never a program in the middle of a step."""
@@ -1695,14 +1705,12 @@ class Toolbox:
 
         An ``Observation`` stays what it is. An awaitable is not waited for but reported (TOOL_ERROR).
         """
-        if isinstance(result, str):
-            return Observation(cut(result, self._max_characters))
         if isinstance(result, Observation):
             return result
         if hasattr(type(result), "__await__"):
             getattr(result, "close", bool)()  # a coroutine left open would warn; a future has no close
             return self._failed(Kind.TOOL_ERROR, "this tool is asynchronous: it needs an asyncio driver")
-        return Observation(cut(_text_of(result), self._max_characters))
+        return Observation(cut(result if isinstance(result, str) else _text_of(result), self._max_characters))
 
     def failure(self, call: ToolCall, error: BaseException) -> Observation:
         """Return the observation that tells of an exception raised inside a tool (TOOL_ERROR)."""
@@ -1945,6 +1953,8 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode
 def _text_of(result: object) -> str:
     if result is None:
         return "done (nothing was returned)"
+    if type(result) is int:
+        return _written(result, str)
     if isinstance(result, (bytes, bytearray)):
         return result.decode("utf-8", errors="replace")
     if isinstance(result, (dict, list, bool, int, float)):
