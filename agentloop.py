@@ -569,6 +569,14 @@ def estimate_tokens(text: str) -> int:
     return -(-plain // 4) + len(text) - plain
 
 
+def message_tokens(message: Message) -> int:
+    """Estimate the tokens of a message: what it says, and the calls that it holds."""
+    tokens = estimate_tokens(message.content)
+    for call in message.calls:
+        tokens += estimate_tokens(f"{call.name}{call.arguments}")
+    return tokens
+
+
 # --- Effects: what a program may want from the world ------------------------------------------
 # ``allowed`` is how long an effect may take, in seconds; the account sets it for whatever can hang.
 
@@ -938,7 +946,7 @@ class AgentLoop:
     ``act(call)``                an ``Observation``: one action, with the guards around it
     ``perceive(task)``           what goes into working memory, or a ``StopReason``
     ``accept(context, answer)``  an objection in words, or ``None``
-    ``stops``                    rules ``(control, context)``: a ``StopReason``, a warning for the model, ``None``
+    ``stops``                    rules ``(control, context)``: a ``StopReason``, a warning, or ``None``
     ``watch(step)``              a plain function that is told every step
     """
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agentloop import CallModel, Message, Reply, Usage, call_text, estimate_tokens
+from agentloop import CallModel, Message, Reply, Usage, call_text, estimate_tokens, message_tokens
 
 #: What a model may be told to say: text, a whole ``Reply``, nothing, an exception to raise, or a
 #: function from the request to one of these.
@@ -41,10 +41,7 @@ def _json(arguments: Mapping[str, Any] | str) -> str:
 
 def count_tokens(messages: Iterable[Message]) -> int:
     """Estimate the tokens of a prompt: what its messages say, and the calls that they hold."""
-    return sum(
-        estimate_tokens(message.content) + sum(estimate_tokens(call_text(call)) for call in message.calls)
-        for message in messages
-    )
+    return sum(message_tokens(message) for message in messages)
 
 
 def readable(messages: Iterable[Message]) -> str:
@@ -92,7 +89,8 @@ def _said(request: CallModel, answer: Any) -> Any:
         raise answer.with_traceback(None)  # an exception raised again and again keeps every old frame
     reply = Reply(answer) if isinstance(answer, str) else answer
     if isinstance(reply, Reply) and reply.usage is None:
-        return reply._replace(usage=Usage(count_tokens(request.messages) + _reply_tokens(reply)))
+        sent = request.tokens or count_tokens(request.messages)
+        return reply._replace(usage=Usage(sent + _reply_tokens(reply)))
     return reply
 
 

@@ -26,6 +26,7 @@ from agentloop import (
     Reply,
     Turn,
     estimate_tokens,
+    message_tokens,
     report,
 )
 
@@ -39,12 +40,7 @@ class Block(NamedTuple):
 
 def block(*messages: Message) -> Block:
     """Make a block, counting its tokens once."""
-    tokens = 0
-    for message in messages:
-        tokens += estimate_tokens(message.content)
-        for call in message.calls:
-            tokens += estimate_tokens(call.name) + estimate_tokens(str(call.arguments))
-    return Block(messages, tokens)
+    return Block(messages, sum([message_tokens(message) for message in messages]))
 
 
 class Prompt:
@@ -117,10 +113,12 @@ def think(
         shown = view(prompt)
         if isinstance(shown, GeneratorType):
             shown = yield from shown
-        blocks = [*prompt.head, *shown]
-        messages = tuple([message for each in blocks for message in each.messages])
-        tokens = sum([each.tokens for each in blocks], tools_tokens)
-        reply = (yield CallModel(messages, tools, stop, tokens)).value
+        messages: list[Message] = []
+        tokens = tools_tokens
+        for block_messages, block_tokens in (*prompt.head, *shown):
+            messages += block_messages
+            tokens += block_tokens
+        reply = (yield CallModel(tuple(messages), tools, stop, tokens)).value
         # A model that failed is told of like any other failure; the loop counts it.
         return report(reply) if isinstance(reply, Observation) else read(reply)
 

@@ -215,7 +215,7 @@ def test_a_count_never_decreases_when_text_is_appended(text: str, more: str) -> 
 
 def test_calls_in_a_message_are_counted() -> None:
     call = ToolCall("get_weather", {"city": "北京"})
-    assert count_tokens([Message("assistant", "", (call,))]) == estimate_tokens("get_weather(city='北京')")
+    assert count_tokens([Message("assistant", "", (call,))]) == estimate_tokens("get_weather{'city': '北京'}")
 
 
 # --- Rules ------------------------------------------------------------------------------------

@@ -1,0 +1,291 @@
+"""Print each figure as a ratio, both sides measured in turn in one run: ``python -m benchmarks``.
+
+A ratio holds on a slow or busy machine, where seconds mean little. Every pair of sides does the
+same work: asks the same pretend model, reads the same reply, calls the same tool, keeps the same
+history. The unguarded side is what one writes on an afternoon: a bare ``while`` loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentloop import (
+    AgentLoop,
+    AgentState,
+    CallModel,
+    Control,
+    Event,
+    EventKind,
+    Limits,
+    LoopContext,
+    Message,
+    Outcome,
+    Reply,
+    Toolbox,
+    Usage,
+    World,
+    advance,
+    drive,
+)
+from fake_llm import ScriptedModel, calls
+from paradigms.function_calling import function_calling
+from paradigms.prompt import last_turns
+from paradigms.react import react
+
+ROOT = Path(__file__).parent.parent
+COMPILED = Path(tempfile.gettempdir()) / "agentloop-compiled"
+SHOWN = 4  # turns in the bounded view of both sides
+TASK = "add one and two, again and again"
+USAGE = Usage(tokens=10)
+
+
+class Figure(NamedTuple):
+    """One line of the report. ``goal`` is the largest value that is still good."""
+
+    name: str
+    value: float
+    goal: float
+    unit: str
+    detail: str
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# --- One round ---------------------------------------------------------------------------------
+
+
+def scripted(reply: Reply, last: Reply, rounds: int) -> ScriptedModel:
+    """A model that says the same until its last reply."""
+    return ScriptedModel([reply] * rounds + [last])
+
+
+def wide(rounds: int) -> Limits:
+    """Limits that a run of so many rounds stays within."""
+    calls_in_all = 2 * rounds + 10
+    return Limits(
+        rounds=calls_in_all,
+        model_calls=calls_in_all,
+        tool_calls=calls_in_all,
+        effects=2 * calls_in_all,
+        tokens=10_000 * calls_in_all,
+        cost=1e9,
+        seconds=1e6,
+    )
+
+
+def never_stops(control: Control, context: LoopContext) -> None:
+    """A stop rule that looks at the last turn and is content."""
+    context.turns[-1]
+
+
+NATIVE = (calls(("add", {"a": 1, "b": 2}), usage=USAGE), Reply("3", usage=USAGE))
+WRITTEN = (
+    Reply("Thought: the numbers are known.\nAction: add(a=1, b=2)", usage=USAGE),
+    Reply("Thought: done.\nAction: Finish[3]", usage=USAGE),
+)
+
+
+def bare_function_calling(rounds: int) -> str:
+    """The loop of many a first agent, with native calls and no guard at all."""
+    model, tools = scripted(*NATIVE, rounds), {"add": add}
+    messages = [Message("system", "You add numbers."), Message("user", TASK)]
+    while True:
+        reply = model(CallModel(messages[:2] + messages[2:][-2 * SHOWN :]))
+        if not reply.tool_calls:
+            return reply.text
+        messages.append(Message("assistant", reply.text, reply.tool_calls))
+        for call in reply.tool_calls:
+            arguments = json.loads(call["arguments"])
+            result = tools[call["name"]](**arguments)
+            messages.append(Message("tool", str(result), call_id=call["id"]))
+
+
+def bare_react(rounds: int) -> str:
+    """The same over the text protocol, with the three regular expressions of article B."""
+    model, tools = scripted(*WRITTEN, rounds), {"add": add}
+    messages = [Message("system", "You add numbers."), Message("user", TASK)]
+    while True:
+        text = model(CallModel(messages[:2] + messages[2:][-2 * SHOWN :])).text
+        finish = re.search(r"Finish\[(.*)\]", text)
+        if finish:
+            return finish.group(1)
+        action = text.partition("Action:")[2]
+        name = re.search(r"(\w+)\(", action)
+        arguments = re.search(r"\((.*)\)", action)
+        assert name and arguments
+        named = re.findall(r"(\w+)=(\d+)", arguments.group(1))
+        result = tools[name.group(1)](**{key: int(value) for key, value in named})
+        messages.append(Message("assistant", text))
+        messages.append(Message("user", f"Observation: {result}"))
+
+
+def guarded(reason: Any, said: tuple[Reply, Reply], rounds: int, tools: Toolbox, inline: bool) -> str:
+    """Our loop over the same replies, with its machine, limits, checks and a stop rule."""
+    loop = AgentLoop(reason, limits=wide(rounds), stops=(never_stops,))
+    answer: str = drive(loop.run(TASK), World(scripted(*said, rounds), tools, inline=inline)).answer
+    return answer
+
+
+def ratios(ours: Callable[[], Any], bare: Callable[[], Any], pairs: int) -> list[float]:
+    """Time both sides in turn, ``pairs`` times, and return ours over bare for each pair."""
+    assert ours() == bare(), "both sides must do the same work"
+    return [seconds(ours) / seconds(bare) for _ in range(pairs)]
+
+
+def seconds(side: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    side()
+    return time.perf_counter() - began
+
+
+def rounds_figures(scale: float) -> Iterable[Figure]:
+    """What a whole guarded round costs, under three ways to run it, and how it grows."""
+    rounds, pairs = max(int(1000 * scale), 10), max(int(15 * scale), 3)
+    tools = Toolbox([add])
+    native = function_calling(tools, "You add numbers.", last_turns(SHOWN))
+    written = react(tools, last_turns(SHOWN))
+    sides = (
+        ("a round, function calling", native, NATIVE, bare_function_calling, True, 5.0),
+        ("a round, ReAct's text protocol", written, WRITTEN, bare_react, True, 9.0),
+        ("a round, every call time-limited", native, NATIVE, bare_function_calling, False, 20.0),
+    )
+    for name, reason, said, bare, inline, goal in sides:
+        measured = ratios(
+            lambda: guarded(reason, said, rounds, tools, inline),  # noqa: B023 - called before the next turn
+            lambda: bare(rounds),  # noqa: B023
+            pairs,
+        )
+        yield Figure(name, statistics.median(measured), goal, "x bare loop", spread(measured))
+        growth = grown(lambda count: guarded(reason, said, count, tools, inline), scale)  # noqa: B023
+        middle = statistics.median(growth)
+        yield Figure("   of it at 10,000 rounds, over 10", middle, 1.2, "x", spread(growth))
+
+
+def grown(run: Callable[[int], Any], scale: float) -> list[float]:
+    """A round's cost in a long run over its cost in runs of ten, history kept in both."""
+    long = max(int(10_000 * scale), 100)
+    shares = []
+    for _ in range(max(int(5 * scale), 2)):
+        short = seconds(lambda: [run(10) for _ in range(long // 10)])
+        shares.append(seconds(lambda: run(long)) / short)
+    return shares
+
+
+# --- The machine alone -------------------------------------------------------------------------
+
+
+def event_figure(scale: float) -> Iterable[Figure]:
+    """One accepted event, over looking a state up in a table."""
+    count = max(int(20_000 * scale), 100)
+    control, event, limits = Control(AgentState.REASONING), Event(EventKind.MODEL_CALL), Limits()
+    table = {(state, kind): state for state in AgentState for kind in EventKind}
+
+    def accepted() -> None:
+        for _ in range(count):
+            advance(control, event, limits)
+
+    def looked_up() -> None:
+        state, kind = AgentState.REASONING, EventKind.MODEL_CALL
+        for _ in range(count):
+            state = table[state, kind]
+
+    measured = ratios(accepted, looked_up, max(int(15 * scale), 3))
+    middle = statistics.median(measured)
+    yield Figure("one event of the machine", middle, 15.0, "x table[state, kind]", spread(measured))
+
+
+# --- Starting, and keeping many ----------------------------------------------------------------
+
+
+def import_figure(scale: float) -> Iterable[Figure]:
+    """Importing the module, over importing what any module of its kind needs; both beyond a bare start."""
+    usual, ours = "import dataclasses, enum, typing, json, time", "import agentloop"
+    started(ours)  # so that its compiled form is there, as it is for every later start
+    measured = []
+    for _ in range(max(int(25 * scale), 2)):
+        bare = started("pass")
+        measured.append((started(ours) - bare) / (started(usual) - bare))
+    middle = statistics.median(measured)
+    yield Figure("import agentloop", middle, 1.5, "x the usual imports", spread(measured))
+
+
+def started(code: str) -> float:
+    """Seconds to run ``code`` in a new interpreter, without what its site packages bring along."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(COMPILED)}
+    return seconds(lambda: subprocess.run([sys.executable, "-S", "-c", code], env=environment, check=True))
+
+
+def memory_figure(scale: float) -> Iterable[Figure]:
+    """What a loop holds while it waits in its first model call."""
+    tools = Toolbox([add])
+    loop = AgentLoop(function_calling(tools, "You add numbers.", last_turns(SHOWN)))
+    count = max(int(1000 * scale), 10)
+    tracemalloc.start()
+    try:
+        suspended = []
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(count):
+            suspended.append(waiting_loop(loop))
+        held = (tracemalloc.get_traced_memory()[0] - before) / count
+    finally:
+        tracemalloc.stop()
+    yield Figure("a loop suspended in its first model call", held / 1024, 4.0, "KB", f"{count} loops at once")
+
+
+def waiting_loop(loop: AgentLoop) -> Any:
+    """A run that has been started and now waits for the model."""
+    program = loop.run(TASK)
+    next(program)
+    effect = program.send(Outcome(1, 0.0))
+    assert isinstance(effect, CallModel)
+    return program
+
+
+def demos_figure(scale: float) -> Iterable[Figure]:
+    """All chapters' demos, as a whole process."""
+    command = [sys.executable, "-m", "chapters", "all"]
+    taken = seconds(lambda: subprocess.run(command, check=True, capture_output=True))
+    yield Figure("all demos together", taken, 2.0, "s", "a whole process, python -m chapters all")
+
+
+# --- The report --------------------------------------------------------------------------------
+
+FIGURES = (rounds_figures, event_figure, import_figure, memory_figure, demos_figure)
+
+
+def spread(measured: list[float]) -> str:
+    return f"{min(measured):.2f} to {max(measured):.2f} in {len(measured)} pairs"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print every figure with its goal."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="how much to measure (default 1.0)")
+    scale = parser.parse_args(arguments).scale
+    print(f"Python {sys.version.split()[0]}; medians, both sides of a ratio in turn")
+    for figures in FIGURES:
+        for figure in figures(scale):
+            verdict = "ok" if figure.value <= figure.goal else "ABOVE ITS GOAL"
+            value = f"{figure.value:6.2f} {figure.unit}"
+            print(f"{figure.name:<42} {value:<28} goal {figure.goal:<5g} {verdict:<15} {figure.detail}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""List the chapters, run one, or run all: ``python -m chapters [NUMBER | NAME | all]``."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import importlib
+import io
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from chapters.telling import BOLD, Listener, Telling, cut, enter_waited_for, steps_written_to
+
+FOLDER = Path(__file__).parent
+FORM = re.compile(r"ch(\d\d)_(\w+)")
+
+
+class Chapter(NamedTuple):
+    """One chapter: its two digits, the name it can be called by, and its idea in a sentence."""
+
+    number: str
+    name: str
+    idea: str
+
+    @property
+    def module(self) -> str:
+        return f"ch{self.number}_{self.name}"
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.module}.py"
+
+    def run(self, tell: Telling) -> None:
+        """Run its demo. Nothing of a chapter is imported before."""
+        importlib.import_module(f"chapters.{self.module}").demo(tell)
+
+
+def find_chapters() -> list[Chapter]:
+    """All chapters in order; ideas are read from the files without importing them."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]))
+    chapters = [Chapter(form[1], form[2], "") for name in names if (form := FORM.fullmatch(name))]
+    return [chapter._replace(idea=_first_line(chapter.path)) for chapter in chapters]
+
+
+def _first_line(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "(no docstring)"
+    return docstring.splitlines()[0]
+
+
+def find(wanted: str, chapters: Sequence[Chapter]) -> Chapter:
+    """The chapter meant by a number, a name or a part of one. Raises ``LookupError`` with what is near."""
+    word = wanted.lower().removesuffix(".py").replace("-", "_").replace(" ", "_")
+    exact = [chapter for chapter in chapters if word in (chapter.name, chapter.module)]
+    numbered = [chapter for chapter in chapters if word.removeprefix("ch").zfill(2) == chapter.number]
+    found = exact or numbered or [chapter for chapter in chapters if word in chapter.module]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LookupError(f"{wanted!r} could be {_or(chapter.module for chapter in found)}: say more of it")
+    near = difflib.get_close_matches(word, [chapter.name for chapter in chapters], cutoff=0.5)
+    numbers = f"they are {chapters[0].number} to {chapters[-1].number}, and python -m chapters lists them"
+    raise LookupError(f"there is no chapter {wanted!r}: {f'did you mean {_or(near)}?' if near else numbers}")
+
+
+def _or(words: Iterable[str]) -> str:
+    return " or ".join(words)
+
+
+def main(
+    arguments: Sequence[str] | None = None, out: TextIO | None = None, keys: TextIO | None = None
+) -> int:
+    """Do what the command line asks for and return the exit code: 1 where a demo of ``all`` raised."""
+    out, keys = out or sys.stdout, keys or sys.stdin
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="replace")  # a console that lacks a character shows ? and goes on
+    parser = _parser()
+    wish = parser.parse_args(arguments)
+    if wish.chapter is None and (wish.trace or wish.step):
+        parser.error("--trace and --step need a chapter to run, or all")
+    colour = out.isatty() and not os.environ.get("NO_COLOR")
+    tell = Telling(out, colour=colour)
+    if wish.mermaid:
+        tell(importlib.import_module("chapters.ch02_state_machine").mermaid())
+        return 0
+    chapters = find_chapters()
+    if wish.chapter is None:
+        _list(chapters, tell)
+        return 0
+    try:
+        chosen = chapters if wish.chapter == "all" else [find(wish.chapter, chapters)]
+        opened = _opened(wish.trace)
+    except (LookupError, OSError) as refusal:
+        parser.error(str(refusal))
+    pace = [enter_waited_for(keys, tell)] if wish.step else []
+    with opened as file:
+        stories = [(chapter, Telling(out, [*_written(file, chapter), *pace], colour)) for chapter in chosen]
+        if wish.chapter == "all":
+            return _run_all(stories, tell)
+        chosen[0].run(stories[0][1])
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m chapters",
+        description="The chapters of the Agent Loop: list them, or run their demos.",
+    )
+    parser.add_argument("chapter", nargs="?", help="a number, a part of a name, or all; without it: the list")
+    parser.add_argument("--trace", metavar="FILE", help="write each step of each loop to FILE as JSON Lines")
+    parser.add_argument("--step", action="store_true", help="wait for Enter at each transition")
+    parser.add_argument("--mermaid", action="store_true", help="print the diagram of the machine and end")
+    return parser
+
+
+def _list(chapters: Sequence[Chapter], tell: Telling) -> None:
+    tell.table(chapters)
+    tell("\nRun one: python -m chapters NUMBER (or its name). Run every one: python -m chapters all.")
+
+
+def _opened(path: str | None) -> AbstractContextManager[TextIO | None]:
+    # JSON writes half a surrogate pair as \udc80, which is what backslashreplace makes of it.
+    return open(path, "w", encoding="utf-8", errors="backslashreplace") if path else nullcontext()
+
+
+def _written(file: TextIO | None, chapter: Chapter) -> list[Listener]:
+    return [steps_written_to(file, chapter.module)] if file else []
+
+
+def _run_all(stories: Sequence[tuple[Chapter, Telling]], tell: Telling) -> int:
+    """Run every demo whatever becomes of the others, then say how each ended."""
+    endings = []
+    for chapter, telling in stories:
+        tell(f"\n=== {chapter.number} {chapter.name} ===", BOLD)
+        try:
+            chapter.run(telling)
+            endings.append("ended well")
+        except Exception as error:
+            endings.append(cut(f"raised {type(error).__name__}: {error}"))
+    tell.heading("How each ended")
+    tell.table((*chapter[:2], end) for (chapter, _), end in zip(stories, endings, strict=True))
+    return 0 if all(end == "ended well" for end in endings) else 1
+
+
+def _main() -> int:
+    """``main`` for a shell: whoever reads the output may stop reading, as ``head`` does."""
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

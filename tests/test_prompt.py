@@ -1,0 +1,365 @@
+"""paradigms/prompt.py: what is put together, what a view may choose, and what it must not lose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloop import (
+    AgentLoop,
+    CallModel,
+    Do,
+    Finish,
+    Limits,
+    LoopContext,
+    Message,
+    Observation,
+    Program,
+    Reply,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    Turn,
+    World,
+    drive,
+    estimate_tokens,
+)
+from fake_llm import FakeModel, ScriptedModel, calls, get_weather, readable
+from paradigms import function_calling, text_protocol
+from paradigms.prompt import Block, Prompt, View, block, last_turns, think, whole_history
+from paradigms.react import react
+from tests import check_think, check_view
+from tests.check_machine import BrokenPromise
+from tests.gallery import Fault, wrong_version
+
+VIEWS = {"whole_history": whole_history, "last_turns(1)": last_turns(1), "last_turns(3)": last_turns(3)}
+THOUGHT = 'Thought: 先查天气。\nAction: get_weather(city="北京")'
+ANSWER = "Thought: 够了。\nAction: Finish[晴]"
+
+# --- Ours keeps every promise, and each wrong version is caught -------------------------------
+
+
+@pytest.mark.parametrize("promise", check_think.PROMISES)
+def test_think_keeps_its_promises(promise: str) -> None:
+    check_think.PROMISES[promise](think)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("promise", check_view.PROMISES)
+def test_our_views_keep_their_promises(promise: str, view: str) -> None:
+    check_view.PROMISES[promise](VIEWS[view])
+
+
+def fault(name: str, function: str, old: str, new: str, caught_by: str) -> Fault:
+    return Fault(name, function, old, new, caught_by, check="think", of="think", module="paradigms.prompt")
+
+
+FAULTS = (
+    fault(
+        "EA16: working memory never reaches the prompt",
+        "Prompt.refresh",
+        old=" if memory else ",
+        new=" if False else ",
+        caught_by="working_memory_is_shown_as_it_is_now",
+    ),
+    fault(
+        "what has left working memory is still shown",
+        "Prompt.refresh",
+        old=" if memory else (self.opening,)",
+        new=" if memory else self.head",
+        caught_by="working_memory_is_shown_as_it_is_now",
+    ),
+    fault(
+        "EA17: the whole history is sent twice",
+        "think",
+        old="(*prompt.head, *shown)",
+        new="(*prompt.head, *shown, *shown)",
+        caught_by="history_stands_once_whole_and_in_order",
+    ),
+    fault(
+        "EA18: the tools are not sent along",
+        "think",
+        old="CallModel(tuple(messages), tools, stop, tokens)",
+        new="CallModel(tuple(messages), (), stop, tokens)",
+        caught_by="tools_and_stop_texts_are_sent_along",
+    ),
+    fault(
+        "EB11: tool definitions are sent and not counted",
+        "think",
+        old="tokens = tools_tokens\n",
+        new="tokens = 0\n",
+        caught_by="announced_is_what_is_sent",
+    ),
+    fault(
+        "EB16: a view that drops old messages drops the task first",
+        "think",
+        old="(*prompt.head, *shown)",
+        new="shown or prompt.head",
+        caught_by="system_prompt_and_task_come_first_and_once",
+    ),
+    fault(
+        "every turn is rendered anew in every round",
+        "Prompt.refresh",
+        old="for turn in",
+        new="self.turns.clear()\n    for turn in",
+        caught_by="a_turn_is_rendered_once",
+    ),
+    fault(
+        "the view is not asked",
+        "think",
+        old="shown = view(prompt)",
+        new="shown = prompt.turns",
+        caught_by="the_view_chooses_among_turns_alone",
+    ),
+    fault(
+        "a model that failed is read like one that answered",
+        "think",
+        old="report(reply) if isinstance(reply, Observation) else read(reply)",
+        new="read(Reply(reply.text))",
+        caught_by="the_reply_is_read_and_a_failure_is_reported",
+    ),
+    fault(
+        "all runs share one prompt",
+        "think",
+        old="    def reason(context: LoopContext) -> Program[Act | Finish]:\n"
+        "        prompt = context.private.get(reason)",
+        new="    shared: dict = {}\n\n"
+        "    def reason(context: LoopContext) -> Program[Act | Finish]:\n"
+        "        context.private = shared\n"
+        "        prompt = context.private.get(reason)",
+        caught_by="runs_share_nothing",
+    ),
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_wrong_think_is_caught_by_the_promise_it_names(fault: Fault) -> None:
+    with pytest.raises(BrokenPromise):
+        check_think.PROMISES[fault.caught_by](wrong_version(fault))
+
+
+def test_each_promise_of_think_is_needed() -> None:
+    assert {fault.caught_by for fault in FAULTS} == set(check_think.PROMISES)
+
+
+def _results_alone(prompt: Prompt) -> list[Block]:
+    return [block(*each.messages[1:]) for each in prompt.turns]
+
+
+def _last_messages(prompt: Prompt) -> list[Block]:
+    messages = [message for each in prompt.turns for message in each.messages]
+    return [block(message) for message in messages[-4:]]
+
+
+def _forgets(prompt: Prompt) -> list[Block]:
+    del prompt.turns[:-2]
+    return prompt.turns
+
+
+def _drops_turns_of_the_run(prompt: Prompt) -> list[Block]:
+    del prompt.context.turns[:-2]
+    return prompt.turns[-2:]
+
+
+def _cheap(prompt: Prompt) -> list[Block]:
+    return [each._replace(tokens=1) for each in prompt.turns]
+
+
+def _never_chooses(prompt: Prompt) -> Program[list[Block]]:
+    while True:
+        yield Do("think it over", lambda: None)
+
+
+WRONG_VIEWS: dict[str, tuple[View, str]] = {
+    "B-10: nothing is put back": (lambda prompt: (), "the_latest_turn_is_shown"),
+    "the first turns alone": (lambda prompt: prompt.turns[:3], "the_latest_turn_is_shown"),
+    "the latest first": (lambda prompt: prompt.turns[::-1], "turns_keep_their_order"),
+    "the latest twice": (lambda prompt: [*prompt.turns, *prompt.turns[-1:]], "turns_keep_their_order"),
+    "EB16: the last messages, not turns": (_last_messages, "calls_and_results_stay_together"),
+    "X01: results without their calls": (_results_alone, "calls_and_results_stay_together"),
+    "old turns are deleted, not hidden": (_forgets, "history_and_head_are_not_touched"),
+    "the run's own turns are deleted": (_drops_turns_of_the_run, "history_and_head_are_not_touched"),
+    "messages in place of blocks": (
+        lambda prompt: [message for each in prompt.turns for message in each.messages],  # type: ignore[misc]
+        "it_shows_blocks",
+    ),
+    "it never chooses": (_never_chooses, "it_shows_blocks"),
+    "blocks that lie about their size": (_cheap, "sizes_are_true"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VIEWS)
+def test_a_wrong_view_is_caught_by_the_promise_it_names(name: str) -> None:
+    view, caught_by = WRONG_VIEWS[name]
+    with pytest.raises(BrokenPromise, match="after [0-9]+ turns"):
+        check_view.PROMISES[caught_by](view)
+
+
+def test_each_promise_of_a_view_is_needed() -> None:
+    assert {caught_by for _, caught_by in WRONG_VIEWS.values()} == set(check_view.PROMISES)
+
+
+# --- Any text ---------------------------------------------------------------------------------
+
+#: Any text at all, with halves of emoji, zeros, braces and labels in it.
+hostile = st.sampled_from(["\ud800", "\x00", "{task}", "Observation:"])
+anything = st.text(st.characters(exclude_categories=())) | hostile
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    count = draw(st.integers(1, 3))
+    made = [ToolCall(draw(anything), {"city": draw(anything)}, f"call_{place}") for place in range(count)]
+    observations = [Observation(draw(anything), draw(st.booleans())) for _ in made]
+    return Turn(draw(anything), tuple(made), tuple(observations), tuple(draw(st.lists(anything, max_size=2))))
+
+
+@given(
+    system=anything,
+    task=anything,
+    history=st.lists(turns(), max_size=4),
+    memory=st.dictionaries(anything, anything | st.none() | st.integers(), max_size=3),
+    render=st.sampled_from([text_protocol.render, function_calling.render]),
+    kept=st.sampled_from([1, 2, 100]),
+)
+def test_any_text_is_sent_as_it_is_and_counted(
+    system: str,
+    task: str,
+    history: list[Turn],
+    memory: dict[str, Any],
+    render: Callable[[Turn], tuple[Message, ...]],
+    kept: int,
+) -> None:
+    reason = think(system, lambda reply: Finish(reply.text), render, last_turns(kept))
+    context = LoopContext(task)
+    context.turns += history
+    context.working_memory.update(memory)
+    request, _ = check_think.ask(reason, context)
+    system_prompt, opening, *rest = request.messages
+    assert (system_prompt, opening) == (Message("system", system), Message("user", task))
+    if memory:
+        shown = rest.pop(0).content
+        assert all(f"{name}: {value}" in shown for name, value in memory.items())
+    assert rest == [message for each in history[-kept:] for message in render(each)]
+    assert request.tokens == check_think.tokens_of(request.messages)
+
+
+@given(st.lists(anything, max_size=5))
+def test_a_block_is_as_large_as_its_messages(texts: list[str]) -> None:
+    messages = [Message("user", text) for text in texts]
+    assert block(*messages).tokens == sum(map(estimate_tokens, texts))
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_window_of_no_turns_is_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        last_turns(count)
+
+
+@given(st.integers(1, 5), st.integers(0, 8))
+def test_last_turns_shows_so_many_as_there_are(count: int, length: int) -> None:
+    prompt = Prompt(LoopContext("task"), "system")
+    prompt.turns += [block(Message("user", str(number))) for number in range(length)]
+    assert list(last_turns(count)(prompt)) == prompt.turns[max(length - count, 0) :]
+
+
+# --- In a running loop ------------------------------------------------------------------------
+
+
+def test_a_view_may_ask_the_world_first() -> None:
+    """A view that summarises asks the model, on the same account as everything else."""
+
+    def summarised(prompt: Prompt) -> Program[list[Block]]:
+        if len(prompt.turns) < 2:
+            return list(prompt.turns)
+        asked = CallModel((Message("user", "Summarise."),), tokens=3)
+        summary = (yield asked).value
+        return [block(Message("user", summary.text)), prompt.turns[-1]]
+
+    model = ScriptedModel([THOUGHT, THOUGHT, "The weather was asked for.", ANSWER])
+    tools = Toolbox([get_weather])
+    result = drive(AgentLoop(react(tools, summarised)).run("北京天气"), World(model, tools, inline=True))
+    assert result.stop is StopReason.FINAL_ANSWER
+    assert result.control.model_calls == 4
+    assert "The weather was asked for." in model.prompts[-1]
+    assert model.prompts[-1].count("Observation: 北京") == 1
+    assert len(result.turns) == 3, "the summary stands in for turns, it does not replace them"
+
+
+def test_a_warning_reaches_the_next_prompt_once() -> None:
+    model = ScriptedModel([THOUGHT, THOUGHT, ANSWER])
+    tools = Toolbox([get_weather])
+    rule = lambda control, context: "change direction" if control.rounds == 1 else None  # noqa: E731
+    drive(AgentLoop(react(tools), stops=(rule,)).run("北京天气"), World(model, tools, inline=True))
+    assert [prompt.count("change direction") for prompt in model.prompts] == [0, 1, 1]
+
+
+def test_what_a_thought_leaves_in_working_memory_the_next_is_shown() -> None:
+    """Working memory is where inner and outer loop meet (A-68)."""
+    tools = Toolbox([get_weather])
+    inner = react(tools)
+
+    def reason(context: LoopContext) -> Program[Any]:
+        decision = yield from inner(context)
+        context.working_memory["thoughts so far"] = len(context.turns) + 1
+        return decision
+
+    model = ScriptedModel([THOUGHT, THOUGHT, ANSWER])
+    drive(AgentLoop(reason).run("北京天气"), World(model, tools, inline=True))
+    shown = [prompt.partition("thoughts so far: ")[2][:1] for prompt in model.prompts]
+    assert shown == ["", "1", "2"]
+
+
+def test_EB12_a_prompt_that_exceeds_what_is_left_is_not_sent() -> None:
+    tools = Toolbox([get_weather])
+    model = ScriptedModel([THOUGHT])
+    loop = AgentLoop(react(tools, whole_history), limits=Limits(tokens=estimate_tokens("晴" * 100)))
+    result = drive(loop.run("北京天气"), World(model, tools, inline=True))
+    assert result.stop is StopReason.TOKEN_BUDGET
+    assert model.requests == []
+
+
+def test_EB11_tool_definitions_alone_can_exceed_the_budget() -> None:
+    """Under function calling they are no message, and are sent with every request all the same."""
+    tools = Toolbox([get_weather])
+    reason = think("", lambda reply: function_calling.read(reply, tools), function_calling.render,
+                   tools=tools.schemas())  # fmt: skip
+    model = ScriptedModel([calls(("get_weather", {"city": "北京"}))])
+    result = drive(AgentLoop(reason, limits=Limits(tokens=20)).run("天气"), World(model, tools, inline=True))
+    assert result.stop is StopReason.TOKEN_BUDGET
+    assert model.requests == []
+
+
+def test_EA58_the_model_is_asked_in_one_way() -> None:
+    """Text protocol or native calls: the model is given a ``CallModel`` and nothing else."""
+    seen: list[Any] = []
+
+    def model(request: CallModel) -> Reply:
+        seen.append(request)
+        return Reply("Action: Finish[晴]")
+
+    tools = Toolbox([get_weather])
+    native = think("", lambda reply: function_calling.read(reply, tools), function_calling.render)
+    for reason in (react(tools), native):
+        drive(AgentLoop(reason).run("天气"), World(model, tools, inline=True))
+    assert [type(request) for request in seen] == [CallModel, CallModel]
+
+
+def test_two_hooks_in_one_run_keep_prompts_of_their_own() -> None:
+    """A judge beside the reasoner: same context, other system prompt."""
+    tools = Toolbox([get_weather])
+    main, judge = react(tools), think("You judge.", lambda reply: Finish(reply.text), text_protocol.render)
+
+    def both(context: LoopContext) -> Program[Any]:
+        yield from judge(context)
+        decision = yield from main(context)
+        return decision
+
+    model = FakeModel(lambda request: ANSWER)
+    drive(AgentLoop(both).run("天气"), World(model, tools, inline=True))
+    assert [request.messages[0].content == "You judge." for request in model.requests] == [True, False]
+    assert "You judge." not in readable(model.requests[1].messages)
