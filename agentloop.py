@@ -286,9 +286,12 @@ SPENDING = (
 class IllegalTransition(Exception):
     """The machine was told something that its table does not allow. Nothing has changed."""
 
-    def __init__(self, control: Control, event: Event, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, control: Control, event: Event) -> None:
+        super().__init__(control, event)
         self.control, self.event = control, event
+
+    def __str__(self) -> str:
+        return _why_illegal(self.control, self.event)
 
 
 class _Move(NamedTuple):
@@ -327,6 +330,7 @@ _DECIDED = {
 _CHOSEN, _SUBMITTED, _OBSERVED = _E.ACTION_CHOSEN, _E.SUBMITTED, _E.OBSERVED
 _MODEL_CALL, _TOOL_CALL, _CLOSED = _E.MODEL_CALL, _E.TOOL_CALL, _E.ACCOUNT_CLOSED
 _RULED = (_E.OBSERVED, _E.STOP_RULED)  # the events that may bring a stop rule's verdict
+_HUMAN = StopReason.HUMAN
 _new = tuple.__new__  # what a NamedTuple's constructor calls, without the detour
 
 
@@ -341,13 +345,13 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
     try:
         target, holds, round_, model_call, tool_call, effect = _MOVES[state, kind]
     except KeyError:
-        raise IllegalTransition(control, event, _not_a_move(state, kind)) from None
+        raise IllegalTransition(control, event) from None
     if holds is not None and not holds(control, event):
-        raise IllegalTransition(control, event, _guard_refuses(state, kind))
+        raise IllegalTransition(control, event)
     if verdict is not None and (kind not in _RULED or verdict not in RULE_REASONS):
-        raise IllegalTransition(control, event, _not_entitled(kind, verdict))
+        raise IllegalTransition(control, event)
     if new_tokens < 0 or new_cost < 0:
-        raise IllegalTransition(control, event, "tokens and cost already spent cannot be negative")
+        raise IllegalTransition(control, event)
 
     # What is already spent is booked whatever comes next, and the run's time never goes back.
     tokens += new_tokens
@@ -378,12 +382,14 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
     elif kind is _CLOSED and closed is not None:
         stop = closed.stop
 
-    if stop is None:  # `not a < b`, since no comparison with NaN is true
-        if not tokens < limits.tokens or tokens + needs_tokens > limits.tokens:
+    if verdict is _HUMAN:
+        stop = verdict
+    elif stop is None:  # `not a < b` and not `a >= b`, since no comparison with NaN is true
+        if not tokens < limits.tokens or not tokens + needs_tokens <= limits.tokens:
             stop = StopReason.TOKEN_BUDGET
         elif not cost < limits.cost:
             stop = StopReason.COST_BUDGET
-        elif not seconds < limits.seconds or seconds + needs_seconds > limits.seconds:
+        elif not seconds < limits.seconds or not seconds + needs_seconds <= limits.seconds:
             stop = StopReason.WALL_CLOCK
         else:
             stop = verdict
@@ -401,24 +407,25 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
     )
 
 
-def _not_a_move(state: AgentState, kind: EventKind) -> str:
-    allowed = ", ".join(allowed.name for source, allowed in _MOVES if source is state)
-    return f"{kind.name} is not allowed in {state.name}: " + (
-        f"allowed are {allowed}" if allowed else "the run has ended, and nothing follows an end"
-    )
-
-
-def _guard_refuses(state: AgentState, kind: EventKind) -> str:
-    row = next(row for row in TRANSITIONS if state in row.sources and kind in row.events)
-    return f"{kind.name} in {state.name} is refused by the guard of row {row.row}: {row.guard}"
-
-
-def _not_entitled(kind: EventKind, stop: StopReason) -> str:
-    allowed = ", ".join(reason.name for reason in RULE_REASONS)
-    return (
-        f"{kind.name} cannot end a run with {stop.name}: a stop rule may name {allowed}, at the end of a "
-        "round or before the first; limits, errors and final answers are for the machine to name"
-    )
+def _why_illegal(control: Control, event: Event) -> str:
+    """Why ``advance`` refused an event, and what would have been right."""
+    state, kind = control.state, event.kind
+    if state is TERMINATED:
+        return f"{kind.name} is not allowed in TERMINATED: the run has ended, and nothing follows an end"
+    move = _MOVES.get((state, kind))
+    if move is None:
+        allowed = ", ".join(allowed.name for source, allowed in _MOVES if source is state)
+        return f"{kind.name} is not allowed in {state.name}: allowed are {allowed}"
+    if move.holds is not None and not move.holds(control, event):
+        row = next(row for row in TRANSITIONS if state in row.sources and kind in row.events)
+        return f"{kind.name} in {state.name} is refused by the guard of row {row.row}: {row.guard}"
+    if event.stop is not None and (kind not in _RULED or event.stop not in RULE_REASONS):
+        allowed = ", ".join(reason.name for reason in RULE_REASONS)
+        return (
+            f"{kind.name} cannot end a run with {event.stop.name}: a stop rule may name {allowed}, at the "
+            "end of a round or before the first; all else is for the machine to name"
+        )
+    return f"{kind.name} brings a negative amount: tokens and cost already spent are at least 0"
 
 
 def row_taken(before: Control, after: Control) -> Transition | None:
@@ -667,11 +674,19 @@ class LimitReached(Exception):
 
 
 class Interrupted(Exception):
-    """Thrown into a program by its driver when a person stops the run."""
+    """Thrown into a program by its driver when a person stops the run, at ``at`` seconds of it."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__("a person stopped the run")
+        self.at = at
 
 
 class EffectFailed(Exception):
-    """Thrown into a program when the function of a ``Do`` raised."""
+    """Thrown into a program when the function of a ``Do`` raised, at ``at`` seconds of the run."""
+
+    def __init__(self, text: str, at: float) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 # --- The account: one program's standing with the machine -------------------------------------
@@ -693,23 +708,23 @@ class Account:
     charged here first, and so to each account around it.
     """
 
-    __slots__ = ("limits", "control", "number", "_watch", "_began", "_at", "_tokens", "_cost", "_refusals")
+    __slots__ = ("limits", "control", "number", "made", "_watch", "_began", "_at", "_tokens", "_cost")
 
     def __init__(self, limits: Limits, watch: Callable[[Step], object] | None = None) -> None:
         self.limits = limits
         self.control = Control()
         self.number = 0
+        self.made = 0  # effects that went out into the world, and were not refused on the way
         self._watch = watch
         self._began = self._at = 0.0
         self._tokens, self._cost = 0, 0.0  # spent, and not yet told to the machine
-        self._refusals = 0
 
     def open(self, task: Any) -> Program[None]:
         """Leave IDLE: ask the world for a number and the time, unless an enclosing account refuses."""
         try:
             self.number, self._began = yield Start(task)
         except (LimitReached, Interrupted) as refusal:
-            raise self._closed_by(refusal) from None
+            raise self.refused(refusal) from None
         self.post(EventKind.TASK_ARRIVED)
 
     def post(
@@ -724,9 +739,8 @@ class Account:
         turn: Turn | None = None,
     ) -> None:
         """Tell the machine what happened, with all that was spent since; an end raises ``LimitReached``."""
+        self.check()
         before = self.control
-        if before.stop is not None:
-            raise LimitReached(before)
         tokens, cost, at = self._tokens, self._cost, self._at
         event = _new(Event, (kind, ok, calls, tokens, cost, at, needs_tokens, needs_seconds, stop, closed))
         after = self.control = advance(before, event, self.limits)
@@ -735,6 +749,11 @@ class Account:
             self._watch(Step(before, event, after, turn))
         if after.stop is not None and after.stop is not StopReason.FINAL_ANSWER:
             raise LimitReached(after)
+
+    def check(self) -> None:
+        """Raise ``LimitReached`` if the account has ended: a hook may have swallowed that it was told so."""
+        if self.control.stop is not None:
+            raise LimitReached(self.control)
 
     def end(self, kind: EventKind, closed: Control | None = None) -> None:
         """End the account for a reason that comes from outside, unless it has ended already."""
@@ -745,49 +764,42 @@ class Account:
                 pass  # the control was set before a watcher could fail: the end stands
 
     def charge(self, effect: Effect) -> Effect:
-        """Book a wanted effect, or raise ``LimitReached``. The effect comes back with its time allowance."""
-        if isinstance(effect, CallModel):
+        """Book a wanted effect, or raise ``LimitReached``. The effect comes back with its time allowance.
+
+        Raises ``TypeError`` for what no driver could perform, and counts it too: nothing is free.
+        """
+        if isinstance(effect, CallModel) and isinstance(effect.tokens, int) and effect.tokens >= 0:
             self.post(_MODEL_CALL, True, 0, effect.tokens)
             messages, tools, stop, tokens, allowed = effect
             return _new(CallModel, (messages, tools, stop, tokens, self._allowed(allowed)))
-        if isinstance(effect, CallTool):
+        if isinstance(effect, CallTool) and isinstance(effect.call, ToolCall):
             self.post(_TOOL_CALL)
             return _new(CallTool, (effect.call, self._allowed(effect.allowed)))
-        seconds = effect.seconds if isinstance(effect, Sleep) else 0.0
-        self.post(_E.OTHER_EFFECT, needs_seconds=seconds)
+        if isinstance(effect, Sleep) and isinstance(effect.seconds, (int, float)) and effect.seconds >= 0:
+            self.post(_E.OTHER_EFFECT, needs_seconds=effect.seconds)
+            return effect
+        self.post(_E.OTHER_EFFECT)
         if isinstance(effect, Do):
             return Do(effect.label, effect.function, self._allowed(effect.allowed))
         if isinstance(effect, Together):
             return Together(tuple(within(self, program) for program in effect.programs))
-        if isinstance(effect, Start | AskHuman | Sleep):
+        if isinstance(effect, (Start, AskHuman)):
             return effect
-        raise TypeError(f"a program yields effects ({_EFFECT_NAMES}), not {effect!r}")
+        raise TypeError(f"a program yields effects ({_EFFECT_NAMES}) with sensible values, not {effect!r}")
 
-    def book(self, effect: Effect, outcome: Outcome) -> None:
-        """Note what an effect turned out to cost; the next event tells the machine."""
-        reply, at = outcome
+    def book(self, effect: Effect, value: Any, at: float) -> None:
+        """Note what came of an effect and what it cost; the next event tells the machine."""
+        self.made += 1
         self._at = at - self._began
-        if isinstance(reply, Reply) and isinstance(effect, CallModel):
-            usage = reply.usage
-            if usage is None:
-                usage = Usage(effect.tokens + estimate_tokens(reply.text))
+        if isinstance(value, Reply) and isinstance(effect, CallModel):
+            usage = value.usage or _estimated(effect, value)
             self._tokens += usage.tokens
             self._cost += usage.cost
 
-    def refuse(self, refusal: LimitReached | Interrupted, program: Program[Any]) -> LimitReached:
-        """What to throw into a program that may spend no more; raised instead once it will not listen."""
-        ended = self._closed_by(refusal)
-        self._refusals += 1
-        if self._refusals <= LAST_WORDS:
-            return ended
-        try:
-            program.close()
-        except RuntimeError:
-            pass  # it yields even then: it is left where it stands, and nothing will step it again
-        raise ended
-
-    def _closed_by(self, refusal: LimitReached | Interrupted) -> LimitReached:
+    def refused(self, refusal: LimitReached | Interrupted) -> LimitReached:
+        """Close the account for a refusal, and return what to throw into whoever still wants to spend."""
         if isinstance(refusal, Interrupted):
+            self.made += 1  # it may have been under way
             self.end(EventKind.INTERRUPTED)
         else:
             self.end(EventKind.ACCOUNT_CLOSED, refusal.control)
@@ -799,6 +811,13 @@ class Account:
         left = limits.seconds - self.control.seconds
         limit = limits.call_seconds if limits.call_seconds < left else left
         return seconds if seconds < limit else limit
+
+
+def _estimated(request: CallModel, reply: Reply) -> Usage:
+    """What a reply may have used, where its model does not tell."""
+    sent = request.tokens or sum(message_tokens(message) for message in request.messages)
+    wanted = sum(estimate_tokens(str(call)) for call in reply.tool_calls)
+    return Usage(sent + estimate_tokens(reply.text) + wanted)
 
 
 #: How often a program may ask again after it was told that nothing is left, before it is abandoned.
@@ -813,6 +832,7 @@ def within(account: Account, program: Program[T]) -> Program[T]:
     """
     step: Callable[[Any], Effect] = program.send
     given: Any = None
+    refusals = 0
     while True:
         try:
             effect = step(given)
@@ -821,15 +841,29 @@ def within(account: Account, program: Program[T]) -> Program[T]:
             return value
         try:
             given = yield account.charge(effect)
-            account.book(effect, given)
+            account.book(effect, *given)
             step = program.send
         except GeneratorExit:
             program.close()
             raise
         except (LimitReached, Interrupted) as refusal:
-            step, given = program.throw, account.refuse(refusal, program)
+            step, given = program.throw, account.refused(refusal)
+            refusals += 1
+            if refusals > LAST_WORDS:
+                _abandon(program)
+                raise given from None
+        except EffectFailed as failed:
+            account.book(effect, None, failed.at)
+            step, given = program.throw, failed
         except Exception as error:
             step, given = program.throw, error
+
+
+def _abandon(program: Program[Any]) -> None:
+    try:
+        program.close()
+    except RuntimeError:
+        pass  # it yields even then: it is left where it stands, and nothing will step it again
 
 
 def settle(value: Program[T] | T) -> Program[T]:
@@ -860,16 +894,17 @@ class LoopContext:
 
     ``turns`` only ever grows, by whole turns. ``working_memory`` (工作记忆) is what thinking and
     acting exchange, and is shown to the model; ``private`` is what a hook keeps to itself between
-    rounds.
+    rounds. ``answer`` is the final answer, once it is given.
     """
 
-    __slots__ = ("task", "turns", "working_memory", "private")
+    __slots__ = ("task", "turns", "working_memory", "private", "answer")
 
     def __init__(self, task: Any) -> None:
         self.task = task
         self.turns: list[Turn] = []
         self.working_memory: dict[str, Any] = {}
         self.private: dict[Any, Any] = {}
+        self.answer: Any = None
 
 
 def call_tool(call: ToolCall) -> Program[Observation]:
@@ -907,6 +942,8 @@ class Result(NamedTuple):
         name = _LIMIT_OF.get(self.stop)
         if name is None:
             return ending
+        if name in _COUNTED and getattr(self.control, name) < getattr(self.limits, name):
+            return f"{ending} (on an account around this loop)"
         return f"{ending} ({getattr(self.control, name):g} of {getattr(self.limits, name):g} {name} used)"
 
 
@@ -920,6 +957,9 @@ _LIMIT_OF = {
     StopReason.COST_BUDGET: "cost",
     StopReason.WALL_CLOCK: "seconds",
 }
+
+
+_COUNTED = ("model_calls", "tool_calls", "effects")
 
 
 def _shorten(text: str, limit: int = 200) -> str:
@@ -964,30 +1004,34 @@ class AgentLoop:
         Raises ``LoopError`` when a hook raises; every other ending is told by the ``Result``.
         """
         account, context = Account(self.limits, self.watch), LoopContext(task)
-        answer = None
         try:
             if not isinstance(task, str) or not task.strip():
                 account.post(_E.STOP_RULED, stop=StopReason.INVALID_TASK)
             yield from account.open(task)
-            answer = yield from within(account, self._rounds(account, context))
+            yield from within(account, self._rounds(account, context))
         except Exception as error:
             if not isinstance(error, LimitReached) or account.control.stop is None:
                 account.end(EventKind.HOOK_FAILED)
-                raise LoopError(Result(None, account.control, self.limits, tuple(context.turns))) from error
+                raise LoopError(self._result(account, context)) from error
+        return self._result(account, context)
+
+    def _result(self, account: Account, context: LoopContext) -> Result:
+        answer = context.answer if account.control.stop is StopReason.FINAL_ANSWER else None
         return Result(answer, account.control, self.limits, tuple(context.turns))
 
-    def _rounds(self, account: Account, context: LoopContext) -> Program[Any]:
+    def _rounds(self, account: Account, context: LoopContext) -> Program[None]:
         yield from self._perceived(account, context)
         while True:
             decision = self.reason(context)
             if isinstance(decision, GeneratorType):
                 decision = yield from decision
             if type(decision) is Finish:
-                decision = yield from self._accepted(context, decision)
+                decision = yield from self._accepted(account, context, decision)
             if type(decision) is Finish:
                 context.turns.append(Turn(decision.thought))
+                context.answer = decision.answer
                 account.post(_E.ANSWER_GIVEN, turn=context.turns[-1])
-                return decision.answer
+                return
             turn = yield from self._acted(account, context, decision)
             verdict = None
             if self.stops:
@@ -1006,11 +1050,15 @@ class AgentLoop:
             context.working_memory.update(perceived or {})
         account.post(_E.PERCEIVED)
 
-    def _accepted(self, context: LoopContext, decision: Finish) -> Program[Finish | Act]:
+    def _accepted(self, account: Account, context: LoopContext, decision: Finish) -> Program[Finish | Act]:
         """The final answer, or the objection to it as an action that reports it to the model."""
         objection = _EMPTY_ANSWER if _is_empty(decision.answer) else None
-        if objection is None and self.accept is not None:
-            objection = yield from settle(self.accept(context, decision.answer))
+        if objection is None and self.accept is not None and account.control.stop is None:
+            try:
+                objection = yield from settle(self.accept(context, decision.answer))
+            except LimitReached:
+                context.turns.append(Turn(decision.thought))  # not judged to the end, and not lost
+                raise
         if objection is None:
             return decision
         if not isinstance(objection, str):
@@ -1029,22 +1077,25 @@ class AgentLoop:
             ]
         )
         observations: list[Observation] = []
-        before = account.control
+        made = account.made
         try:
             account.post(_CHOSEN, True, len(calls))
             account.post(_SUBMITTED, True, len(calls))
             for call in calls:
-                before = account.control
+                made = account.made
+                account.check()
                 observation = call.problem or self.act(call)
                 if isinstance(observation, GeneratorType):
                     observation = yield from observation
                 if type(observation) is not Observation:
                     raise TypeError(f"act must return an Observation, not {observation!r}")
                 observations.append(observation)
+            account.check()
         except BaseException:
-            under_way = account.control.effects > before.effects
-            observations.append(_UNFINISHED if under_way else _NOT_RUN)
-            observations += [_NOT_RUN] * (len(calls) - len(observations))
+            left = [call.problem or _NOT_RUN for call in calls[len(observations) :]]
+            if left and account.made > made:
+                left[0] = _UNFINISHED
+            observations += left
             raise
         finally:
             turn = _new(Turn, (decision.thought, calls, tuple(observations), ()))
@@ -1098,9 +1149,9 @@ def describe(effect: Effect) -> str:
     if isinstance(effect, CallModel):
         import hashlib
 
-        shown = repr((tuple(effect.messages), effect.tools)).encode("utf-8", "backslashreplace")
-        digest = hashlib.blake2b(shown, digest_size=8).hexdigest()
-        return f"CallModel with {len(effect.messages)} messages, {digest}"
+        shown = repr((effect.messages, effect.tools))
+        digest = hashlib.blake2b(shown.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+        return f"CallModel {digest}, ending in {repr(effect.messages)[-80:]}"
     if isinstance(effect, CallTool):
         return f"CallTool {effect.call.id} {call_text(effect.call)}"
     if isinstance(effect, Do):
@@ -1226,7 +1277,7 @@ class Stage:
             else:
                 value, self.at = outcome
                 if type(value) is Failure:
-                    effect = strand.program.throw(_thrown(strand.effect, value))
+                    effect = strand.program.throw(_thrown(strand.effect, value, self.at))
                 else:
                     effect = strand.program.send(outcome)
         except StopIteration as finished:
@@ -1301,10 +1352,10 @@ def _check_unchanged(address: Address, asked: str, strand: Strand | None) -> Non
         )
 
 
-def _thrown(effect: Effect, failure: Failure) -> Exception:
+def _thrown(effect: Effect, failure: Failure, at: float) -> Exception:
     if failure.interrupted:
-        return Interrupted(failure.text)
-    return EffectFailed(f"{describe(effect)} failed: {failure.text}")
+        return Interrupted(at)
+    return EffectFailed(f"{describe(effect)} failed: {failure.text}", at)
 
 
 class Interrupt:
@@ -1369,25 +1420,33 @@ def perform(effect: Effect, world: World) -> Any:
 
 def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
     if world.model is None:
-        return Observation("There is no model in this world.", False, Kind.MODEL_ERROR)
+        return _model_error("is missing: this world has none")
     try:
         return as_reply(world.model(effect))
     except Exception as error:
-        return Observation(f"The model failed: {type(error).__name__}: {error}", False, Kind.MODEL_ERROR)
+        return _model_error(f"failed: {type(error).__name__}: {error}")
 
 
 def as_reply(answer: Any) -> Reply | Observation:
     """What a model returned, as a ``Reply``; an impossible usage or anything else is the model's failure."""
-    if type(answer) is not Reply:
-        if not isinstance(answer, str | None):
-            text = f"The model returned {type(answer).__name__}; a model returns a Reply or text."
-            return Observation(text, False, Kind.MODEL_ERROR)
-        return Reply(answer or "")
-    usage = answer.usage
+    if isinstance(answer, str):
+        return Reply(answer)
+    if answer is None:
+        return Reply()
+    if not isinstance(answer, Reply):
+        return _model_error(f"returned {type(answer).__name__}; a model returns a Reply or text")
+    text, tool_calls, usage = answer
     if usage is not None and not (0 <= usage.tokens < math.inf and 0 <= usage.cost < math.inf):
-        text = f"The model reported an impossible usage: {usage}."
-        return Observation(text, False, Kind.MODEL_ERROR)
-    return answer
+        return _model_error(f"reported an impossible usage: {usage}")
+    if isinstance(text, str) and isinstance(tool_calls, tuple):
+        return answer
+    if isinstance(text, (str, NoneType)) and isinstance(tool_calls, (list, tuple, NoneType)):
+        return Reply(text or "", tuple(tool_calls or ()), usage)
+    return _model_error("returned a Reply that does not hold text and a tuple of calls")
+
+
+def _model_error(what: str) -> Observation:
+    return Observation(f"The model {what}.", False, Kind.MODEL_ERROR)
 
 
 def _run_tool(effect: CallTool, world: World) -> Observation:

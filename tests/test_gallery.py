@@ -1,0 +1,71 @@
+"""Each wrong version is caught by the promise that it names; ours, built the same way, keeps them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from agentloop import Account, AgentLoop, EventKind, Limits, advance
+from tests.gallery import FAULTS as MACHINE_FAULTS
+from tests.gallery import Fault, wrong_version
+from tests.gallery_loop import LOOP_FAULTS
+from tests.workbench import promises
+
+FAULTS = (*MACHINE_FAULTS, *LOOP_FAULTS)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_caught_by_the_promise_it_names(fault: Fault) -> None:
+    with pytest.raises(AssertionError) as caught:
+        promises(fault.check)[fault.caught_by](wrong_version(fault))
+    assert str(caught.value).strip(), "a broken promise is told in words"
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [(fault, name) for fault in FAULTS for name in fault.passes],
+    ids=lambda part: part.name if isinstance(part, Fault) else part,
+)
+def test_a_fault_keeps_the_promises_it_says_it_keeps(fault: Fault, name: str) -> None:
+    promises(fault.check)[name](wrong_version(fault))
+
+
+def test_every_promise_of_the_machine_is_needed() -> None:
+    caught = Counter(fault.caught_by for fault in FAULTS if fault.check == "machine")
+    assert set(caught) == set(promises("machine"))
+
+
+def test_names_are_told_once() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+
+
+# --- The gallery's own mechanism --------------------------------------------------------------
+
+
+def test_a_fault_that_is_out_of_step_says_so() -> None:
+    with pytest.raises(LookupError, match="must stand once in advance, not 0 times"):
+        wrong_version(Fault("gone", "advance", old="no such text", new="", caught_by="rank_falls"))
+
+
+def test_a_changed_function_is_used_by_all_that_call_it() -> None:
+    fault = Fault("sevenfold", "advance", "rounds += round_", "rounds += 7", caught_by="", of="Account")
+    account = wrong_version(fault)(Limits())
+    account.post(EventKind.TASK_ARRIVED)
+    assert account.control.rounds == 7
+    assert isinstance(account, Account)
+    assert advance.__globals__["advance"] is advance, "ours is untouched"
+
+
+def test_a_changed_method_is_used_too() -> None:
+    fault = Fault(
+        "free of charge",
+        "Account.charge",
+        "self.post(_MODEL_CALL",
+        "print(_MODEL_CALL",
+        caught_by="",
+        of="AgentLoop",
+    )
+    wrong = wrong_version(fault)
+    assert issubclass(wrong, AgentLoop)
+    assert wrong.run.__globals__["Account"] is not Account
