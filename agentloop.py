@@ -649,8 +649,13 @@ class Together(NamedTuple):
     allowed: float = math.inf
 
 
-_EFFECT_NAMES = "Start, CallModel, CallTool, AskHuman, Sleep, Do, Together"
 Effect = Start | CallModel | CallTool | AskHuman | Sleep | Do | Together
+_EFFECTS = frozenset(get_args(Effect))
+
+
+def _no_effect(wanted: Any) -> str:
+    names = ", ".join(kind.__name__ for kind in get_args(Effect))
+    return f"a program yields effects ({names}) with sensible values, not {wanted!r}"
 
 
 class Outcome(NamedTuple):
@@ -785,7 +790,7 @@ class Account:
             return Together(tuple(within(self, program) for program in effect.programs))
         if isinstance(effect, (Start, AskHuman)):
             return effect
-        raise TypeError(f"a program yields effects ({_EFFECT_NAMES}) with sensible values, not {effect!r}")
+        raise TypeError(_no_effect(effect))
 
     def book(self, effect: Effect, value: Any, at: float) -> None:
         """Note what came of an effect and what it cost; the next event tells the machine."""
@@ -1287,6 +1292,10 @@ class Stage:
         except BaseException as error:
             self.fail(error)
             return []
+        if type(effect) not in _EFFECTS:
+            _abandon(strand.program)
+            junk = TypeError(_no_effect(effect))
+            return self._ended(strand, junk, junk)
         strand.effect = effect
         strand.count += 1
         return self._forked(strand, effect.programs) if type(effect) is Together else None
@@ -1367,12 +1376,17 @@ class Interrupt:
 
     def set(self) -> None:
         self.raised = True
-        for wake in self._wakers:
+        for wake in tuple(self._wakers):
             wake()
 
-    def wakes(self, wake: Callable[[], object]) -> None:
-        """Register what ends a driver's wait."""
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call ``wake`` when the flag is raised, as long as a driver waits in here."""
         self._wakers.append(wake)
+        try:
+            yield
+        finally:
+            self._wakers.remove(wake)
 
 
 class RunClock:
@@ -1411,6 +1425,10 @@ class World:
     sleep: Callable[[float], Any] = time.sleep
     clock: Callable[[], float] = time.monotonic
     inline: bool = False
+
+    def may_repeat(self, name: str) -> bool:
+        """Whether a tool may be called again when it is not known what became of its last call."""
+        return self.tools is not None and self.tools.is_idempotent(name)
 
 
 def perform(effect: Effect, world: World) -> Any:
@@ -1471,21 +1489,14 @@ def _do(effect: Do, world: World) -> Any:
         return Failure(f"{type(error).__name__}: {error}")
 
 
-class _Performers(dict[type, Callable[[Any, World], Any]]):
-    def __missing__(self, kind: type) -> Callable[[Any, World], Any]:
-        raise TypeError(f"a program yields effects ({_EFFECT_NAMES}), not {kind.__name__}")
-
-
-_PERFORM = _Performers(
-    {
-        Start: lambda effect, world: None,
-        CallModel: _ask_model,
-        CallTool: _run_tool,
-        AskHuman: _ask_human,
-        Sleep: lambda effect, world: world.sleep(effect.seconds),
-        Do: _do,
-    }
-)
+_PERFORM: dict[type, Callable[[Any, World], Any]] = {
+    Start: lambda effect, world: None,
+    CallModel: _ask_model,
+    CallTool: _run_tool,
+    AskHuman: _ask_human,
+    Sleep: lambda effect, world: world.sleep(effect.seconds),
+    Do: _do,
+}
 
 
 def too_late(effect: Effect) -> Any:
@@ -1506,7 +1517,7 @@ def drive(
     that follows is recorded. Ctrl-C and ``interrupt`` end the run with HUMAN. Raises what the
     program raises, and ``ProgramChanged`` where the journal is another program's.
     """
-    stage = Stage(program, journal, world.tools.is_idempotent if world.tools else lambda name: False)
+    stage = Stage(program, journal, world.may_repeat)
     clock = RunClock(world.clock, stage.at)
     performer = _Inline if world.inline else _Crew
     performer(stage, world, clock, interrupt or Interrupt()).run()
@@ -1525,7 +1536,7 @@ class _Inline:
         deliver, now, world, interrupt = self.stage.deliver, self.clock.now, self.world, self.interrupt
         with _ctrl_c(self.on_ctrl_c):
             waiting = deque(self.stage.waiting)
-            while waiting:
+            while waiting and not self.stage.finished:
                 strand = waiting.popleft()
                 effect, began = strand.effect, now()
                 try:
@@ -1570,19 +1581,25 @@ class _Crew:
         self.nothing = queue.Empty
         self.ready = deque(stage.waiting)
         self.begun: dict[Strand, tuple[float, float]] = {}  # since when, and until when
+        self.hired = 0  # threads on their way to an errand
         self.watching_until = math.inf
 
     def run(self) -> None:
-        self.interrupt.wakes(self.notify)
-        with _ctrl_c(self.interrupt.set):
-            while not self.stage.finished:
-                with self.lock:
-                    self.take_back()
-                    self.hire()
-                    self.watching_until = min((until for _, until in self.begun.values()), default=math.inf)
-                    seconds = self.watching_until - self.clock.now()
-                if not self.stage.finished:
-                    self.wait(seconds)
+        with self.interrupt.waking(self.notify), _ctrl_c(self.interrupt.set):
+            try:
+                while not self.stage.finished:
+                    self.wait(self.look())
+            except BaseException as error:
+                self.stage.fail(error)  # so that no thread goes on
+                raise
+
+    def look(self) -> float:
+        """Take back what is due, and return how many seconds there are until the next deadline."""
+        with self.lock:
+            self.take_back()
+            self.hire()
+            self.watching_until = min((until for _, until in self.begun.values()), default=math.inf)
+            return 0.0 if self.stage.finished else self.watching_until - self.clock.now()
 
     def notify(self) -> None:
         self.wake.put(None)
@@ -1603,28 +1620,35 @@ class _Crew:
             self.deliver(strand, too_late(strand.effect))
 
     def hire(self) -> None:
-        for _ in range(min(len(self.ready), CREW - len(self.begun))):
+        """Start a thread for each errand that nobody is on the way to."""
+        for _ in range(min(len(self.ready), CREW - len(self.begun)) - self.hired):
+            self.hired += 1
             self.new_thread(target=self.work, daemon=True).start()
 
     def work(self) -> None:
         with self.lock:
+            self.hired -= 1
             errand = self.next_errand()
         while errand is not None:
             strand, term = errand
+            value, crash = None, None
             try:
                 value = perform(strand.effect, self.world)
             except BaseException as error:  # a thread must not die with the strand in its hands
-                value = error
+                crash = error
             with self.lock:
-                if self.begun.get(strand) is not term:
+                if self.begun.get(strand) is not term or self.stage.finished:
                     return  # left behind meanwhile: the late result is ignored
                 del self.begun[strand]
-                self.finish(strand, term[0], value)
+                try:
+                    self.finish(strand, term, value, crash)
+                except BaseException as error:  # the journal's; what a program raises is its value
+                    self.fail(error)
                 errand = self.next_errand()
                 self.hire()
 
     def next_errand(self) -> tuple[Strand, tuple[float, float]] | None:
-        if not self.ready or self.interrupt.raised:
+        if not self.ready or self.interrupt.raised or self.stage.finished:
             return None
         strand = self.ready.popleft()
         now = self.clock.now()
@@ -1633,14 +1657,25 @@ class _Crew:
             self.notify()
         return strand, term
 
-    def finish(self, strand: Strand, since: float, value: Any) -> None:
-        if isinstance(value, BaseException):
-            self.stage.fail(value)
-            self.notify()
+    def finish(
+        self, strand: Strand, term: tuple[float, float], value: Any, crash: BaseException | None
+    ) -> None:
+        since, until = term
+        if isinstance(crash, KeyboardInterrupt):
+            self.interrupt.set()
+            value = INTERRUPTED
+        elif crash is not None:
+            self.fail(crash)
             return
-        if type(strand.effect) is AskHuman and not self.begun:
+        elif self.clock.now() > until:
+            value = too_late(strand.effect)
+        if all(type(each.effect) is AskHuman for each in (strand, *self.begun)):
             self.clock.stood_still(max(since, self.stage.at))
         self.deliver(strand, value)
+
+    def fail(self, error: BaseException) -> None:
+        self.stage.fail(error)
+        self.notify()
 
     def deliver(self, strand: Strand, value: Any) -> None:
         self.ready.extend(self.stage.deliver(strand, value, self.clock.now()))

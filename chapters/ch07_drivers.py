@@ -1,0 +1,553 @@
+"""The loop only says what it wants; whether wishes wait for each other is decided by its driver.
+
+Article A, 同步Loop vs 异步Event-Driven Loop (Synchronous and event-driven loops). Covers A-12..A-18.
+
+The chapters before drove one loop at a time, and nothing in their worlds took long. Here the same
+loops are driven in three ways (A-12, A-14), and not a line of them changes:
+
+===================  ==============================================================================
+``drive``            同步Loop, of the kernel: blocking, the simplest to follow and to debug
+``drive_async``      a task for every wish: whoever waits holds up nobody else
+``drive_on_bus``     事件总线: perception, reasoning and action as services that share only a queue
+===================  ==============================================================================
+
+Without it, a loop of four lines (A-13: reason, decide, execute, append) waits inside of ``execute`` for
+as long as that takes. A tool that hangs stops it for ever, and of two agents that need each other,
+the first waits for the second, which waits for its turn: the demo shows them.
+
+Every driver is a few lines around a ``Stage``, which steps the programs. ``Conductor`` has them: what is
+wanted goes out, and all that happens (an outcome, a person's stop) comes in by one queue, so nothing is
+locked and the program is stepped by one task alone. It performs nothing itself; who does is the only
+difference between the two drivers below. (Two whole drivers make this chapter longer than others.)
+
+What triggers what (A-15): the task, and data of the world, are for perception; once they are there the
+program wants a thought, which reasoning has subscribed to; a decision wants a tool, and action answers.
+In the article each service triggers the next. Here the program stands between them, and that settles
+what the article names as the price (A-16, 状态一致性): one program has the state, and each event must
+take a row of its table. The gain is the article's: many runs at once, and services that can fail, be
+replaced, or live elsewhere.
+
+The same idea, elsewhere (A-17): in AutoGen every agent is an actor with a mailbox (Hewitt's actor model,
+1973) and in CrewAI a Flow is methods that listen for each other's events.
+
+Which to take (A-18): one task and short waits, ``drive``; many agents, long tasks, a person who must
+approve, an asynchronous one. ``drive`` runs ``Together`` side by side as well, on up to 64 threads; a
+thousand programs, or tools that are ``async def``, need an event loop.
+
+Departures: a call is left behind when its time is up, and never joined, so neither ``with
+ThreadPoolExecutor()`` nor asyncio's own executor is used (EA43); the limit is kept from outside the call
+(EB13); a person stops a run in any state and from any thread (EA07).
+
+Exercises
+---------
+1. Write ``drive`` yourself, in ten lines around a ``Stage`` as in ``one_by_one``, and let each promise that
+   it breaks teach you another: ``python -m pytest --impl driver=my_driver.py:drive``
+2. Replace ``_on_a_thread`` by ``asyncio.to_thread`` in a copy of this file and put its ``drive_async``
+   under the same command. Which promise breaks, and what is it waiting for?
+3. Split the action service in two, one for ``get_weather`` and one for all other tools. What has to become
+   a topic? Put your ``drive_on_bus`` under the same command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import io
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from agentloop import (
+    INTERRUPTED,
+    AgentLoop,
+    AskHuman,
+    CallModel,
+    CallTool,
+    Do,
+    Effect,
+    Interrupt,
+    Journal,
+    Program,
+    Result,
+    RunClock,
+    Sleep,
+    Stage,
+    Start,
+    Strand,
+    Together,
+    Toolbox,
+    World,
+    call_text,
+    drive,
+    perform,
+    too_late,
+)
+from chapters.telling import GREEN, RED, Telling
+from fake_llm import FakeClock, FakeModel, get_attraction, get_weather
+from paradigms.react import react
+
+T = TypeVar("T")
+
+# --- The plainest driver ----------------------------------------------------------------------
+
+
+async def one_by_one(program: Program[T], world: World) -> T:
+    """The article's synchronous loop (A-13) as a driver: begin, wait until it is done, begin the next."""
+    stage = Stage(program)
+    waiting = deque(stage.waiting)
+    while waiting:
+        strand = waiting.popleft()
+        waiting += stage.deliver(strand, await perform_async(strand.effect, world), 0.0)
+    result: T = stage.result
+    return result
+
+
+# --- Performing one effect --------------------------------------------------------------------
+
+#: What came of a call: a function that returns what it returned, or raises what it raised.
+Answer = Callable[[], Any]
+
+
+async def perform_async(effect: Effect, world: World) -> Any:
+    """``perform`` for a world whose functions may be ``async def``, and within the time that is allowed.
+
+    A plain function is called right here in an inline world, and on a daemon thread elsewhere; what
+    belongs to the event loop is for an ``async def`` to touch. The answer is waited for first; then
+    ``perform`` says what came of it, from a world that has it at hand: so outcomes are the same, word
+    for word, as under the blocking driver.
+    """
+    function = _FUNCTIONS[type(effect)](effect, world) if type(effect) in _FUNCTIONS else None
+    if not callable(function):
+        return perform(effect, world)
+    began, allowed = world.clock(), effect.allowed
+    call = asyncio.create_task(_called(function, world.inline))
+    try:
+        await asyncio.wait([call], timeout=None if allowed == math.inf else allowed)
+    finally:
+        call.cancel()  # does nothing to a call that is done, and nobody waits for one that is not
+    if not call.done() or world.clock() - began > allowed:
+        return too_late(effect)
+    return _outcome(effect, world, call.result())
+
+
+#: The function that an effect calls, with its arguments. Nothing to call: ``perform`` knows the outcome.
+_FUNCTIONS: Mapping[type, Callable[[Any, World], Any]] = {
+    CallModel: lambda effect, world: world.model and functools.partial(world.model, effect),
+    CallTool: lambda effect, world: world.tools and world.tools.prepare(effect.call),
+    AskHuman: lambda effect, world: world.human and functools.partial(world.human, effect.question),
+    Sleep: lambda effect, world: functools.partial(_sleep_of(world), effect.seconds),
+    Do: lambda effect, world: effect.function,
+}
+
+
+def _sleep_of(world: World) -> Callable[[float], Any]:
+    """The world's own way to sleep; in place of the blocking default, the event loop's."""
+    return asyncio.sleep if world.sleep is time.sleep else world.sleep
+
+
+def _outcome(effect: Effect, world: World, answer: Answer) -> Any:
+    def at_hand(_: object) -> Any:
+        return answer()
+
+    if isinstance(effect, Do):
+        return perform(Do(effect.label, answer), world)
+    if not isinstance(effect, CallTool) or world.tools is None:
+        return perform(effect, World(model=at_hand, human=at_hand, sleep=at_hand))
+    try:
+        return world.tools.observe(answer())
+    except (Exception, SystemExit) as error:
+        return world.tools.failure(effect.call, error)
+
+
+async def _called(function: Callable[[], Any], inline: bool) -> Answer:
+    """Call a function of the world, and await what it returns if that can be awaited."""
+    here = inline or inspect.iscoroutinefunction(function)
+    try:
+        value = function() if here else (await _on_a_thread(function))()
+        if inspect.isawaitable(value):
+            value = await value
+    except asyncio.CancelledError:  # its own doing: once we have cancelled it, nobody asks for the answer
+        return functools.partial(_raise, RuntimeError("the call was cancelled"))
+    except BaseException as error:  # Ctrl-C too: raised inside of a task, it would tear down the event loop
+        return functools.partial(_raise, error)
+    return lambda: value
+
+
+async def _on_a_thread(function: Callable[[], Any]) -> Answer:
+    """Call a plain function on a daemon thread, which is left behind together with a call that hangs.
+
+    Not ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
+    """
+    landed: Future[Answer] = Future()
+    landed.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
+
+    def work() -> None:
+        try:
+            value = function()
+        except BaseException as error:
+            landed.set_result(functools.partial(_raise, error))
+        else:
+            landed.set_result(lambda: value)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wrap_future(landed)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
+# --- Asking for effects, and taking in what happens -------------------------------------------
+
+
+class Wanted(NamedTuple):
+    """An effect that a program waits for, under a number, on its way to whoever performs it."""
+
+    number: int
+    effect: Effect
+
+
+class Came(NamedTuple):
+    """What came of the effect of that number; a ``crash`` ends the whole run."""
+
+    number: int
+    value: Any = None
+    crash: BaseException | None = None
+
+
+#: Where all that happens comes in; ``None`` is a person's wish to stop.
+Inbox = asyncio.Queue[Came | None]
+
+
+class Conductor:
+    """All that a driver does besides performing: it asks for what is wanted, and takes in what came."""
+
+    def __init__(
+        self, program: Program[Any], world: World, journal: Journal | None, interrupt: Interrupt | None
+    ) -> None:
+        self.stage = Stage(program, journal, world.may_repeat)
+        self.clock = RunClock(world.clock, self.stage.at)
+        self.interrupt = interrupt or Interrupt()
+        self.asked: dict[int, tuple[Strand, float]] = {}  # what is under way, and since when
+        self.number = 0
+
+    async def run(self, ask: Callable[[Wanted], object], inbox: Inbox) -> Any:
+        """Go on until the program has ended. Cancelled, it lets the program end first, with HUMAN."""
+        cancellation = None
+        with self.interrupt.waking(_from_any_thread(lambda: inbox.put_nowait(None))):
+            self.begin(self.stage.waiting, ask)
+            while not self.stage.finished:
+                try:
+                    came = await inbox.get()
+                except asyncio.CancelledError as cancelled:
+                    cancellation = cancelled
+                    self.interrupt.set()
+                    continue
+                if came is not None and came.number in self.asked:  # else it was left behind: too late
+                    self.begin(self.delivered(came), ask)
+                if self.interrupt.raised and inbox.empty():
+                    asked, self.asked = self.asked, {}
+                    self.begin((strand for strand, _ in asked.values()), ask)
+        if cancellation is not None:
+            raise cancellation
+        return self.stage.result
+
+    def begin(self, strands: Iterable[Strand], ask: Callable[[Wanted], object]) -> None:
+        """Ask for what each strand waits for; once a person has stopped the run, that is the outcome."""
+        waiting = deque(strands)
+        while waiting and not self.stage.finished:
+            strand = waiting.popleft()
+            if self.interrupt.raised:
+                waiting += self.stage.deliver(strand, INTERRUPTED, self.clock.now())
+                continue
+            self.number += 1
+            self.asked[self.number] = strand, self.clock.now()
+            ask(Wanted(self.number, strand.effect))
+
+    def delivered(self, came: Came) -> list[Strand]:
+        """Hand an outcome to its strand, and return the strands that now wait for something new."""
+        strand, since = self.asked.pop(came.number)
+        value = came.value
+        if isinstance(came.crash, KeyboardInterrupt | asyncio.CancelledError):
+            self.interrupt.set()
+            value = INTERRUPTED
+        elif came.crash is not None:
+            self.stage.fail(came.crash)
+            return []
+        if type(strand.effect) is AskHuman and self.waits_for_persons():
+            self.clock.stood_still(max(since, self.stage.at))
+        return self.stage.deliver(strand, value, self.clock.now())
+
+    def waits_for_persons(self) -> bool:
+        """Whether nothing but answers of persons is under way: then the run's time stands still."""
+        return all(type(strand.effect) is AskHuman for strand, _ in self.asked.values())
+
+
+def _from_any_thread(news: Callable[[], object]) -> Callable[[], None]:
+    """Make a function that lets this event loop hear the news, whichever thread calls it."""
+    loop = asyncio.get_running_loop()
+
+    def tell() -> None:
+        try:
+            loop.call_soon_threadsafe(news)
+        except RuntimeError:
+            pass  # the event loop has ended, and the run with it
+
+    return tell
+
+
+class Performers:
+    """Tasks, one for each effect, that perform in a world and ``tell`` what came of it."""
+
+    def __init__(self, world: World, tell: Callable[[Came], object]) -> None:
+        self.world, self.tell = world, tell
+        self.tasks: set[asyncio.Task[None]] = set()  # an event loop alone would not keep them alive
+
+    def begin(self, wanted: Wanted) -> None:
+        task = asyncio.create_task(self.perform(wanted))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def perform(self, wanted: Wanted) -> None:
+        try:
+            came = Came(wanted.number, await perform_async(wanted.effect, self.world))
+        except BaseException as error:
+            came = Came(wanted.number, crash=error)
+        self.tell(came)
+
+    def dismiss(self) -> None:
+        """Cancel what is left when the run is over."""
+        for task in self.tasks:
+            task.cancel()
+
+
+# --- Two drivers ------------------------------------------------------------------------------
+
+
+async def drive_async(
+    program: Program[T], world: World, journal: Journal | None = None, interrupt: Interrupt | None = None
+) -> T:
+    """``drive`` for an event loop: the same promises, and the functions of the world may be ``async def``.
+
+    Cancelling it, as Ctrl-C under ``asyncio.run`` does, ends the program with HUMAN; then the
+    ``CancelledError`` goes on to the caller.
+    """
+    inbox: Inbox = asyncio.Queue()
+    performers = Performers(world, inbox.put_nowait)
+    try:
+        result: T = await Conductor(program, world, journal, interrupt).run(performers.begin, inbox)
+        return result
+    finally:
+        performers.dismiss()
+
+
+class Bus:
+    """Topics, and a queue for each subscriber: who publishes an event does not know who takes it."""
+
+    def __init__(self) -> None:
+        self.subscribers: dict[type, list[asyncio.Queue[Any]]] = {}
+
+    def subscribe(self, *topics: type) -> asyncio.Queue[Any]:
+        """Return a queue of all that will be published on these topics."""
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        for topic in topics:
+            self.subscribers.setdefault(topic, []).append(queue)
+        return queue
+
+    def publish(self, event: Wanted | Came) -> None:
+        """Put an event into each queue of its topic. Raises ``TypeError`` where nobody has subscribed."""
+        topic = type(event.effect) if isinstance(event, Wanted) else Came
+        if topic not in self.subscribers:
+            taken = ", ".join(topic.__name__ for topic in self.subscribers)
+            raise TypeError(f"nobody on the bus takes {topic.__name__}; what is taken: {taken}")
+        for queue in self.subscribers[topic]:
+            queue.put_nowait(event)
+
+
+class Service(NamedTuple):
+    """What a service subscribes to, and what it needs of the world."""
+
+    topics: tuple[type, ...]
+    needs: tuple[str, ...] = ()
+
+
+SERVICES: Mapping[str, Service] = {
+    "perception (感知)": Service((Start, Do)),
+    "reasoning (推理)": Service((CallModel,), ("model",)),
+    "action (行动)": Service((CallTool,), ("tools",)),
+    "person (人工审批)": Service((AskHuman,), ("human",)),
+    "timer (定时)": Service((Sleep,), ("sleep",)),
+}
+
+
+async def serve(events: asyncio.Queue[Wanted], bus: Bus, world: World) -> None:
+    """Run a service: take its events as they arrive, and publish what came of each."""
+    performers = Performers(world, bus.publish)
+    try:
+        while True:
+            performers.begin(await events.get())
+    finally:
+        performers.dismiss()
+
+
+async def drive_on_bus(
+    program: Program[T],
+    world: World,
+    journal: Journal | None = None,
+    interrupt: Interrupt | None = None,
+    bus: Bus | None = None,
+) -> T:
+    """``drive_async`` with services that know nothing but their queue and their part of the world.
+
+    ``bus`` is a new one; others may have subscribed to it, to listen in.
+    """
+    bus = bus or Bus()
+    inbox: Inbox = bus.subscribe(Came)
+    services = []
+    for topics, needs in SERVICES.values():
+        part = World(**{name: getattr(world, name) for name in (*needs, "clock", "inline")})
+        services.append(asyncio.create_task(serve(bus.subscribe(*topics), bus, part)))
+    try:
+        result: T = await Conductor(program, world, journal, interrupt).run(bus.publish, inbox)
+        return result
+    finally:
+        for service in services:
+            service.cancel()
+
+
+# --- The story --------------------------------------------------------------------------------
+
+GUIDE = "导游：北京今天去哪里玩？等观测员的报告。"
+SCOUT = "观测员：把北京的天气写到公告板上。"
+VISITOR = "根据北京今天的天气，推荐一个旅游景点。"
+#: What the model says in each round of each task.
+SCRIPTS: Mapping[str, tuple[str, ...]] = {
+    GUIDE: (
+        'Thought: 先看公告板。\nAction: read_board(city="北京")',
+        "Thought: 天气好，去户外。\nAction: Finish[颐和园和长城]",
+    ),
+    SCOUT: (
+        'Thought: 先看天气。\nAction: get_weather(city="北京")',
+        'Thought: 写上去。\nAction: write_board(city="北京", report="Sunny，26 摄氏度")',
+        "Thought: 写好了。\nAction: Finish[报告已写]",
+    ),
+    VISITOR: (
+        'Thought: 先看天气。\nAction: get_weather(city="北京")',
+        'Thought: 晴天。\nAction: get_attraction(city="北京", weather="Sunny")',
+        "Thought: 信息够了。\nAction: Finish[北京晴，去颐和园和长城]",
+    ),
+}
+
+
+def script(request: CallModel) -> str:
+    """The next line of the task's script: one model for every agent, whoever asks first."""
+    spoken = sum(message.role == "assistant" for message in request.messages)
+    return SCRIPTS[request.messages[1].content][spoken]
+
+
+class Board:
+    """A notice board (公告板): who reads it waits until the report is there."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, str] = {}
+        self.written = asyncio.Event()
+
+    async def read_board(self, city: str) -> str:
+        """Wait for the report on a city, and read it."""
+        await self.written.wait()
+        return self.reports[city]
+
+    async def write_board(self, city: str, report: str) -> str:
+        """Put up the report on a city."""
+        self.reports[city] = report
+        self.written.set()
+        return f"{city}的报告已贴出"
+
+
+def office(tell: Telling) -> tuple[Program[list[Result]], World]:
+    """Two agents who need each other, and their world: the same for every driver."""
+    board = Board()
+    tools = Toolbox([get_weather, board.read_board, board.write_board])
+    guide = AgentLoop(react(tools), watch=tell.watch("guide"))
+    scout = AgentLoop(react(tools), watch=tell.watch("scout"))
+    return both(guide.run(GUIDE), scout.run(SCOUT)), pretend_world(tools)
+
+
+def both(*programs: Program[Result]) -> Program[list[Result]]:
+    """Programs side by side."""
+    results: list[Result] = (yield Together(programs)).value
+    return results
+
+
+def pretend_world(tools: Toolbox) -> World:
+    """A world in which no time passes."""
+    return World(FakeModel(script), tools, clock=FakeClock().now, inline=True)
+
+
+async def comes_to_an_end(driving: Coroutine[Any, Any, Any]) -> bool:
+    """Whether it does, when every task may go on a thousand times; nothing in this world takes time."""
+    task = asyncio.create_task(driving)
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    return task.done() or not task.cancel()
+
+
+async def the_two(tell: Telling) -> None:
+    """Two agents who need each other, first one by one and then side by side."""
+    tell.heading("One by one: whoever waits holds up everybody (同步)")
+    if not await comes_to_an_end(one_by_one(*office(tell))):
+        tell("Nothing moves. The guide waits for the report, and the driver for the guide:", RED)
+        tell("the scout, who would write the report, never gets its turn.", RED)
+
+    tell.heading("Side by side: whoever waits holds up nobody (异步)")
+    results = await drive_async(*office(tell))
+
+    tell.heading("On a bus: the same two, event by event (事件总线)")
+    taken_by = {topic: name for name, service in SERVICES.items() for topic in service.topics}
+    bus = Bus()
+    log = bus.subscribe(*taken_by, Came)
+    again = await drive_on_bus(*office(Telling(io.StringIO())), bus=bus)
+    tell.table(_event(log.get_nowait(), taken_by) for _ in range(log.qsize()))
+    tell(f"The same turns as side by side: {_yes(again == results)}", GREEN)
+
+
+def _event(event: Wanted | Came, taken_by: Mapping[type, str]) -> tuple[object, ...]:
+    if isinstance(event, Came):
+        return event.number, "came", "", "the program"
+    effect = event.effect
+    shown = call_text(effect.call) if isinstance(effect, CallTool) else ""
+    return event.number, "wanted", f"{type(effect).__name__} {shown}", taken_by[type(effect)]
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "NO"
+
+
+def demo(tell: Telling) -> None:
+    """Two agents who wait for each other; then one loop under every driver."""
+    asyncio.run(the_two(tell))
+
+    tell.heading("One loop, three drivers")
+    tools = Toolbox([get_weather, get_attraction])
+    world = pretend_world(tools)
+    loop = AgentLoop(react(tools), watch=tell.watch("visitor"))
+    expected = drive(loop.run(VISITOR), world)
+    quiet = replace(loop, watch=None)
+    for driver in (drive_async, drive_on_bus):
+        result = asyncio.run(driver(quiet.run(VISITOR), world))
+        tell(f"{driver.__name__}: the same turns, answer and counts: {_yes(result == expected)}", GREEN)
+
+    tell.heading("Which to take (架构选型)")
+    tell.table(
+        [
+            ("one task, short waits, easy to debug", "drive"),
+            ("many agents, long tasks, tools that are async", "drive_async"),
+            ("services that are to be replaced, watched or moved elsewhere", "drive_on_bus"),
+        ]
+    )

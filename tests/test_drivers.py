@@ -1,0 +1,665 @@
+"""The drivers: every promise under each of them, planted faults, and what only an event loop can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentloop
+from agentloop import (
+    AgentLoop,
+    AskHuman,
+    CallModel,
+    CallTool,
+    Control,
+    Do,
+    Finish,
+    Interrupt,
+    Journal,
+    Kind,
+    Limits,
+    Message,
+    Observation,
+    Program,
+    Reply,
+    Result,
+    Sleep,
+    Step,
+    StopReason,
+    Together,
+    Toolbox,
+    ToolCall,
+    World,
+    drive,
+)
+from chapters.ch07_drivers import Bus, Conductor, Wanted, drive_async, drive_on_bus, one_by_one
+from fake_llm import FakeClock
+from tests import check_driver
+from tests.check_driver import DONE, LONG, PATIENCE, PROMISES, act, blocking, plain, script, together
+from tests.gallery import Fault, wrong_version
+from tests.workbench import run_with_patience
+
+ROOT = Path(__file__).parent.parent
+DRIVERS = (drive, drive_async, drive_on_bus)
+ASYNC = (drive_async, drive_on_bus)
+MODULE = "chapters.ch07_drivers"
+
+Driver = Callable[..., Any]
+
+
+def named(driver: Driver) -> str:
+    return driver.__name__
+
+
+@pytest.fixture(params=ASYNC, ids=named)
+def driver(request: pytest.FixtureRequest) -> Driver:
+    """Each driver of the event loop."""
+    found: Driver = request.param
+    return found
+
+
+# --- The promises -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+def test_each_driver_keeps_each_promise(each: Driver, promise: str) -> None:
+    run_with_patience(lambda: PROMISES[promise](each), 3 * LONG)
+
+
+FAULTS = tuple(
+    Fault(name, function, old, new, caught_by, check="driver", of="drive_async", module=MODULE)
+    for name, function, old, new, caught_by in (
+        (
+            "patient: it waits for a call however long it takes (EB13)",
+            "perform_async",
+            "timeout=None if allowed == math.inf else allowed",
+            "timeout=None",
+            "it_leaves_a_hanging_call_behind",
+        ),
+        (
+            "polite: it waits for threads that hang when it is done (EA43)",
+            "_called",
+            "(await _on_a_thread(function))()",
+            "await asyncio.to_thread(function)",
+            "a_person_stops_it_from_another_thread",
+        ),
+        (
+            "lenient: what comes late has come",
+            "perform_async",
+            "world.clock() - began > allowed",
+            "False",
+            "it_comes_to_the_same",
+        ),
+        (
+            "trusting: a plain function is called on the event loop's own thread",
+            "_called",
+            "here = inline or inspect.iscoroutinefunction(function)",
+            "here = True",
+            "it_works_side_by_side",
+        ),
+        (
+            "deaf: a person is heard only between two effects (EA07)",
+            "Conductor.run",
+            "self.interrupt.raised and inbox.empty()",
+            "False",
+            "a_person_stops_it_from_another_thread",
+        ),
+        (
+            "zealous: a person has stopped the run, and more is begun",
+            "Conductor.begin",
+            "if self.interrupt.raised:",
+            "if False:",
+            "a_person_stops_it",
+        ),
+        (
+            "calm: a broken world is an outcome like any other",
+            "Conductor.delivered",
+            "elif came.crash is not None:",
+            "elif came.crash is self:",
+            "it_hands_over_what_breaks_the_world",
+        ),
+        (
+            "rude: Ctrl-C inside a call leaves no result",
+            "Conductor.delivered",
+            "isinstance(came.crash, KeyboardInterrupt | asyncio.CancelledError)",
+            "isinstance(came.crash, asyncio.CancelledError)",
+            "a_tool_may_stop_it",
+        ),
+        (
+            "hurried: the time a person takes is the run's",
+            "Conductor.delivered",
+            "self.clock.stood_still(max(since, self.stage.at))",
+            "pass",
+            "its_time_is_the_time_of_the_run",
+        ),
+        (
+            "forgetful: nothing is written down",
+            "Conductor.__init__",
+            "Stage(program, journal, world.may_repeat)",
+            "Stage(program, None, world.may_repeat)",
+            "it_keeps_the_journal",
+        ),
+        (
+            "careless: a payment in doubt is made again",
+            "Conductor.__init__",
+            "Stage(program, journal, world.may_repeat)",
+            "Stage(program, journal, lambda name: True)",
+            "it_never_repeats_what_may_have_happened",
+        ),
+        (
+            "timeless: after a resume, time starts again",
+            "Conductor.__init__",
+            "RunClock(world.clock, self.stage.at)",
+            "RunClock(world.clock)",
+            "its_time_is_the_time_of_the_run",
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.partition(":")[0])
+def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_driver, "LONG", 4 * PATIENCE)  # these do wait
+    with pytest.raises(AssertionError) as caught:
+        PROMISES[fault.caught_by](wrong_version(fault))
+    assert str(caught.value).strip(), "a broken promise is told in words"
+
+
+def test_one_by_one_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_driver, "LONG", 4 * PATIENCE)
+
+    async def plainest(
+        program: Program[Any],
+        world: World,
+        journal: Journal | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> Any:
+        return await one_by_one(program, world)
+
+    broken = []
+    for name, promise in PROMISES.items():
+        try:
+            promise(plainest)
+        except AssertionError:
+            broken.append(name)
+    assert "it_works_side_by_side" in broken
+    assert "it_keeps_the_journal" in broken
+    assert "a_person_stops_it" in broken
+    assert "it_comes_to_the_same" not in broken, "that much it can"
+
+
+# --- The blocking driver ----------------------------------------------------------------------
+
+
+def test_no_more_calls_side_by_side_than_the_crew_has_members() -> None:
+    lock, at_work, most = threading.Lock(), 0, 0
+    everybody = threading.Barrier(agentloop.CREW)
+
+    def work() -> None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        everybody.wait(LONG)
+        with lock:
+            at_work -= 1
+
+    def program() -> Program[Any]:
+        yield Do("come", lambda: None)
+        yield Do("work", work)
+
+    programs = [program() for _ in range(10 * agentloop.CREW)]
+    run_with_patience(lambda: drive(together(*programs), World()), 3 * LONG)
+    assert most <= agentloop.CREW
+
+
+# --- Functions of the world that are async def ------------------------------------------------
+
+
+async def get_weather(city: str) -> str:
+    """Tell the present weather of a city."""
+    await asyncio.sleep(0)
+    return f"{city}: Sunny"
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_every_function_of_the_world_may_be_async(driver: Driver, inline: bool) -> None:
+    async def model(request: CallModel) -> Reply:
+        await asyncio.sleep(0)
+        return Reply("好的")
+
+    async def human(question: str) -> str:
+        await asyncio.sleep(0)
+        return "同意"
+
+    async def draw() -> int:
+        await asyncio.sleep(0)
+        return 4
+
+    async def fails() -> int:
+        await asyncio.sleep(0)
+        raise LookupError("nothing there")
+
+    def program() -> Program[Any]:
+        values = []
+        for effect in (
+            CallModel((Message("user", "北京"),)),
+            CallTool(ToolCall("get_weather", {"city": "北京"})),
+            CallTool(ToolCall("get_weather", {"town": "北京"})),
+            AskHuman("May I?"),
+            Do("draw", draw),
+            Sleep(0.0),
+        ):
+            values.append((yield effect).value)
+        try:
+            yield Do("fails", fails)
+        except agentloop.EffectFailed as error:
+            values.append(str(error))
+        return values
+
+    world = World(model, Toolbox([get_weather]), human, inline=inline)
+    *values, failure = asyncio.run(driver(program(), world))
+    assert values[:2] == [Reply("好的"), Observation("北京: Sunny")]
+    assert values[2].kind is Kind.BAD_ARGUMENTS
+    assert values[3:] == ["同意", 4, None]
+    assert failure == "Do fails failed: LookupError: nothing there"
+
+
+class Unpleasant(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (Unpleasant("no"), "Unpleasant: no"),
+        (SystemExit(3), "SystemExit: 3"),
+        (asyncio.CancelledError(), "RuntimeError: the call was cancelled"),
+        (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
+        (TimeoutError("slow"), "TimeoutError: slow"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("inline", [True, False])
+def test_what_an_async_tool_raises_is_an_observation(
+    driver: Driver, inline: bool, error: BaseException, words: str
+) -> None:
+    async def tool() -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    seen = asyncio.run(driver(one_call("tool"), World(tools=Toolbox({"tool": tool}), inline=inline)))
+    assert seen == Observation(f"tool failed with {words}", False, Kind.TOOL_ERROR)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), StopIteration(7), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("inline", [True, False])
+def test_what_a_plain_tool_raises_is_an_observation(
+    driver: Driver, inline: bool, error: BaseException
+) -> None:
+    def tool() -> str:
+        raise error
+
+    seen = asyncio.run(driver(one_call("tool"), World(tools=Toolbox({"tool": tool}), inline=inline)))
+    assert seen.kind is Kind.TOOL_ERROR
+
+
+def one_call(name: str, allowed: float = LONG) -> Program[Any]:
+    return (yield CallTool(ToolCall(name, {}), allowed)).value
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_EB13_an_async_tool_that_hangs_is_cancelled_and_left_behind(driver: Driver, inline: bool) -> None:
+    noticed = []
+
+    async def hang() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            noticed.append("cancelled")
+            raise
+        return "never"
+
+    seen = asyncio.run(driver(one_call("hang", PATIENCE), World(tools=Toolbox([hang]), inline=inline)))
+    assert seen.kind is Kind.TIMEOUT
+    assert noticed == ["cancelled"]
+
+
+def test_a_tool_that_refuses_to_be_cancelled_is_left_behind_too(driver: Driver) -> None:
+    async def main() -> Observation:
+        released = asyncio.Event()
+
+        async def hang() -> str:
+            while not released.is_set():
+                try:
+                    await released.wait()
+                except asyncio.CancelledError:
+                    pass
+            return "too late"
+
+        seen: Observation = await driver(one_call("hang", PATIENCE), World(tools=Toolbox([hang])))
+        released.set()
+        return seen
+
+    assert asyncio.run(main()).kind is Kind.TIMEOUT
+
+
+def test_the_blocking_driver_says_what_an_async_tool_needs() -> None:
+    def program() -> Program[Any]:
+        return (yield CallTool(ToolCall("get_weather", {"city": "北京"}))).value
+
+    assert "needs an asyncio driver" in drive(program(), World(tools=Toolbox([get_weather]))).text
+
+
+def test_a_sleep_holds_up_nobody_and_a_fake_one_is_the_worlds_own(driver: Driver) -> None:
+    clock = FakeClock()
+
+    def program() -> Program[Any]:
+        yield Sleep(3600.0)
+        return (yield Sleep(60.0)).at
+
+    world = World(clock=clock.now, sleep=clock.sleep, inline=True)
+    assert asyncio.run(driver(program(), world)) == 3660.0
+    assert clock.slept == [3600.0, 60.0]
+
+
+# --- Many at once -----------------------------------------------------------------------------
+
+
+def test_a_thousand_loops_side_by_side(driver: Driver) -> None:
+    """None of them ends before all have begun: each waits in its tool until the last has come."""
+
+    async def main() -> list[Result]:
+        begun, all_here = 0, asyncio.Event()
+
+        async def meet() -> str:
+            nonlocal begun
+            begun += 1
+            if begun == 1000:
+                all_here.set()
+            await all_here.wait()
+            return "here"
+
+        loop = AgentLoop(script("meets", act(("meet", {})), DONE))
+        world = World(lambda request: "好", Toolbox([meet]), inline=True)
+        results: list[Result] = await driver(together(*(loop.run("来") for _ in range(1000))), world)
+        return results
+
+    results = asyncio.run(main())
+    assert len(results) == 1000
+    assert {result.stop for result in results} == {StopReason.FINAL_ANSWER}
+    assert len({result.turns[0].calls[0].id for result in results}) == 1000
+
+
+def test_two_runs_share_one_event_loop(driver: Driver) -> None:
+    async def main() -> list[Any]:
+        gate = asyncio.Event()
+
+        async def open_gate() -> None:
+            gate.set()
+
+        world = World(tools=Toolbox({"wait": gate.wait, "open": open_gate}))
+        return list(await asyncio.gather(driver(one_call("wait"), world), driver(one_call("open"), world)))
+
+    assert [seen.text for seen in asyncio.run(main())] == ["true", "done (nothing was returned)"]
+
+
+def test_nothing_is_left_running(driver: Driver) -> None:
+    async def main() -> set[asyncio.Task[Any]]:
+        async def hang() -> None:
+            await asyncio.Event().wait()
+
+        await driver(one_call("hang", PATIENCE), World(tools=Toolbox([hang])))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(main()) == set()
+
+
+# --- Cancelling -------------------------------------------------------------------------------
+
+
+class Watched:
+    """A loop whose tool hangs, with what a watcher saw of it and what its journal holds."""
+
+    def __init__(self) -> None:
+        self.hanging = asyncio.Event()
+        self.steps: list[Step] = []
+        self.journal = Journal()
+        self.loop = AgentLoop(script("hangs", act(("hang", {})), DONE), watch=self.steps.append)
+        self.world = World(lambda request: "好", Toolbox([self.hang]))
+
+    async def hang(self) -> str:
+        self.hanging.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    def driving(self, driver: Driver) -> asyncio.Task[Result]:
+        driving: Coroutine[Any, Any, Result] = driver(self.loop.run("等"), self.world, self.journal)
+        return asyncio.create_task(driving)
+
+    @property
+    def end(self) -> Control:
+        return self.steps[-1].after
+
+    def replayed(self) -> Result:
+        return drive(self.loop.run("等"), World(), self.journal)
+
+
+def test_cancelling_ends_the_program_and_then_goes_on_to_the_caller(driver: Driver) -> None:
+    async def main() -> Watched:
+        watched = Watched()
+        driving = watched.driving(driver)
+        await watched.hanging.wait()
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+        assert driving.cancelled()
+        return watched
+
+    watched = asyncio.run(main())
+    assert watched.end.stop is StopReason.HUMAN, "a watcher has seen the end"
+    result = watched.replayed()
+    assert result.stop is StopReason.HUMAN, "and the journal has it"
+    assert [seen.kind for seen in result.turns[0].observations] == [Kind.UNCERTAIN]
+
+
+def test_cancelling_twice_is_cancelling(driver: Driver) -> None:
+    async def main() -> Control:
+        watched = Watched()
+        driving = watched.driving(driver)
+        await watched.hanging.wait()
+        driving.cancel()
+        driving.cancel()
+        await asyncio.wait([driving])
+        assert driving.cancelled()
+        return watched.end
+
+    assert asyncio.run(main()).stop is StopReason.HUMAN
+
+
+def test_a_time_limit_of_asyncio_is_a_cancellation_too(driver: Driver) -> None:
+    async def main() -> Control:
+        watched = Watched()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await driver(watched.loop.run("等"), watched.world)
+        return watched.end
+
+    assert asyncio.run(main()).stop is StopReason.HUMAN
+
+
+def test_a_run_in_the_background_ends_with_its_event_loop(driver: Driver) -> None:
+    async def main() -> Watched:
+        watched = Watched()
+        keep.append(watched.driving(driver))
+        await watched.hanging.wait()
+        return watched
+
+    keep: list[asyncio.Task[Result]] = []
+    watched = asyncio.run(main())
+    assert watched.end.stop is StopReason.HUMAN
+    assert keep[0].cancelled()
+
+
+def test_an_interrupt_after_its_event_loop_has_closed_changes_nothing(driver: Driver) -> None:
+    interrupt = Interrupt()
+    world = World(lambda request: "好", inline=True)
+    result = asyncio.run(driver(AgentLoop(lambda context: Finish("好")).run("题"), world, None, interrupt))
+    interrupt.set()
+    assert result.stop is StopReason.FINAL_ANSWER
+
+
+def test_whoever_swallows_the_end_is_cut_off_when_cancelled(driver: Driver) -> None:
+    def deaf() -> Program[Any]:
+        while True:
+            try:
+                yield Do("wait", asyncio.Event().wait)
+            except Exception:
+                pass
+
+    async def main() -> None:
+        driving = asyncio.create_task(driver(agentloop.bounded(deaf(), Limits()), World()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        driving.cancel()
+        await asyncio.wait([driving])
+        assert driving.cancelled()
+
+    asyncio.run(main())
+
+
+# --- Whole processes: Ctrl-C, and a tool that hangs for a minute ------------------------------
+
+START = """
+import asyncio, os, signal, sys, threading
+sys.path.insert(0, {root!r})
+from agentloop import *
+from chapters.ch07_drivers import drive_async, drive_on_bus
+
+INLINE = {inline}
+
+def reason(context):
+    yield Sleep(0.0)
+    if context.turns:
+        return Finish("never")
+    return Act((ToolCall({tool!r}, {{}}),), "")
+
+def hang():
+    threading.Event().wait(60)
+
+def ctrl_c():
+    os.kill(os.getpid(), signal.SIGINT)
+    if not INLINE:
+        hang()
+    return "sent"
+
+async def ctrl_c_and_wait():
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(60)
+
+seen = []
+loop = AgentLoop(reason, watch=seen.append, limits=Limits(call_seconds={seconds}, seconds=1e6))
+world = World(tools=Toolbox([hang, ctrl_c, ctrl_c_and_wait]), inline=INLINE)
+program = loop.run("等")
+try:
+    result = {run}
+    print("returned", end=" ")
+except KeyboardInterrupt:
+    print("KeyboardInterrupt", end=" ")
+print(seen[-1].after.stop.name)
+"""
+
+RUN = {
+    "drive": "drive(program, world)",
+    "drive_async": "asyncio.run(drive_async(program, world))",
+    "drive_on_bus": "asyncio.run(drive_on_bus(program, world))",
+}
+
+
+def in_a_process(driver: str, tool: str, inline: bool, seconds: float) -> str:
+    """What a process says that drives one call of that tool; it has half of the tool's minute to end."""
+    source = START.format(root=str(ROOT), run=RUN[driver], tool=tool, inline=inline, seconds=seconds)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", source],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUTF8": "1"},
+        timeout=30,
+        check=False,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("each", RUN)
+def test_EA43_L06_a_process_ends_although_a_tool_of_it_hangs_for_a_minute(each: str) -> None:
+    assert in_a_process(each, "hang", inline=False, seconds=PATIENCE) == "returned FINAL_ANSWER"
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize(
+    ("each", "tool", "words"),
+    [
+        ("drive", "ctrl_c", "returned HUMAN"),
+        ("drive_async", "ctrl_c", "KeyboardInterrupt HUMAN"),
+        ("drive_on_bus", "ctrl_c", "KeyboardInterrupt HUMAN"),
+        ("drive_async", "ctrl_c_and_wait", "KeyboardInterrupt HUMAN"),
+        ("drive_on_bus", "ctrl_c_and_wait", "KeyboardInterrupt HUMAN"),
+    ],
+)
+def test_EA07_ctrl_c_ends_the_run_cleanly(each: str, tool: str, words: str, inline: bool) -> None:
+    assert in_a_process(each, tool, inline, seconds=3600.0) == words
+
+
+# --- The parts --------------------------------------------------------------------------------
+
+
+def test_a_wish_nobody_has_subscribed_to_is_refused() -> None:
+    bus = Bus()
+    bus.subscribe(CallTool)
+    with pytest.raises(TypeError, match="nobody on the bus takes Sleep; what is taken: CallTool"):
+        bus.publish(Wanted(1, Sleep(0)))
+
+
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+def test_what_is_no_effect_ends_its_program_in_words(each: Driver) -> None:
+    def program() -> Program[Any]:
+        yield 42  # type: ignore[misc]
+
+    with pytest.raises(TypeError, match="a program yields effects .* not 42"):
+        blocking(each)(program(), World())
+
+
+def test_a_conductor_performs_nothing_itself() -> None:
+    """It only asks: here nobody answers, and a person ends the wait."""
+
+    async def main() -> tuple[list[Any], Result]:
+        interrupt = Interrupt()
+        asked: list[Wanted] = []
+        conductor = Conductor(plain(), World(), None, interrupt)
+        running = asyncio.create_task(conductor.run(asked.append, asyncio.Queue()))
+        await asyncio.sleep(0)
+        interrupt.set()
+        return asked, await running
+
+    asked, result = asyncio.run(main())
+    assert [type(wanted.effect).__name__ for wanted in asked] == ["Start"]
+    assert result.stop is StopReason.HUMAN
+
+
+def test_blocking_makes_a_plain_function_of_an_async_driver() -> None:
+    def program() -> Program[Any]:
+        return (yield Together(())).value
+
+    assert [blocking(each)(program(), World()) for each in DRIVERS] == [[], [], []]
