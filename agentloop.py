@@ -673,9 +673,11 @@ class LimitReached(Exception):
     """Thrown into a program whose account has ended; ``reason`` says why. It may tidy up and return."""
 
     def __init__(self, control: Control) -> None:
+        if control.stop is None:
+            raise ValueError("LimitReached tells of a control that has ended; this one has not")
+        super().__init__(f"nothing more may be spent: {control.stop.name}")
         self.control = control
-        self.reason = control.stop
-        super().__init__(f"nothing more may be spent: {control.stop.name if control.stop else 'not ended'}")
+        self.reason: StopReason = control.stop
 
 
 class Interrupted(Exception):
@@ -713,13 +715,17 @@ class Account:
     charged here first, and so to each account around it.
     """
 
-    __slots__ = ("limits", "control", "number", "made", "_watch", "_began", "_at", "_tokens", "_cost")
+    __slots__ = (
+        *("limits", "control", "number", "made", "closed"),
+        *("_watch", "_began", "_at", "_tokens", "_cost"),
+    )
 
     def __init__(self, limits: Limits, watch: Callable[[Step], object] | None = None) -> None:
         self.limits = limits
         self.control = Control()
         self.number = 0
         self.made = 0  # effects that went out into the world, and were not refused on the way
+        self.closed = False  # whether an account around this one has ended, and this one with it
         self._watch = watch
         self._began = self._at = 0.0
         self._tokens, self._cost = 0, 0.0  # spent, and not yet told to the machine
@@ -806,7 +812,8 @@ class Account:
         if isinstance(refusal, Interrupted):
             self.made += 1  # it may have been under way
             self.end(EventKind.INTERRUPTED)
-        else:
+        elif self.control.stop is None:
+            self.closed = True
             self.end(EventKind.ACCOUNT_CLOSED, refusal.control)
         return LimitReached(self.control)
 
@@ -884,8 +891,11 @@ def bounded(program: Program[T], limits: Limits, task: Any = "") -> Program[T]:
     Raises ``LimitReached`` where the program does not catch it and keep what it has.
     """
     account = Account(limits)
-    yield from account.open(task)
-    account.post(EventKind.PERCEIVED)
+    try:
+        yield from account.open(task)
+        account.post(EventKind.PERCEIVED)
+    except LimitReached:
+        pass  # the program is told at its first effect, where it can still keep what it has
     value: T = yield from within(account, program)
     account.end(EventKind.ANSWER_GIVEN)
     return value
@@ -919,12 +929,16 @@ def call_tool(call: ToolCall) -> Program[Observation]:
 
 
 class Result(NamedTuple):
-    """How a run ended. ``answer`` is not ``None`` exactly when ``stop`` is FINAL_ANSWER."""
+    """How a run ended. ``answer`` is not ``None`` exactly when ``stop`` is FINAL_ANSWER.
+
+    ``account_closed`` says that an account around the loop ended it, not a limit of its own.
+    """
 
     answer: Any
     control: Control
     limits: Limits
     turns: tuple[Turn, ...]
+    account_closed: bool = False
 
     @property
     def stop(self) -> StopReason:
@@ -947,7 +961,7 @@ class Result(NamedTuple):
         name = _LIMIT_OF.get(self.stop)
         if name is None:
             return ending
-        if name in _COUNTED and getattr(self.control, name) < getattr(self.limits, name):
+        if self.account_closed:
             return f"{ending} (on an account around this loop)"
         return f"{ending} ({getattr(self.control, name):g} of {getattr(self.limits, name):g} {name} used)"
 
@@ -962,9 +976,6 @@ _LIMIT_OF = {
     StopReason.COST_BUDGET: "cost",
     StopReason.WALL_CLOCK: "seconds",
 }
-
-
-_COUNTED = ("model_calls", "tool_calls", "effects")
 
 
 def _shorten(text: str, limit: int = 200) -> str:
@@ -1022,7 +1033,7 @@ class AgentLoop:
 
     def _result(self, account: Account, context: LoopContext) -> Result:
         answer = context.answer if account.control.stop is StopReason.FINAL_ANSWER else None
-        return Result(answer, account.control, self.limits, tuple(context.turns))
+        return Result(answer, account.control, self.limits, tuple(context.turns), account.closed)
 
     def _rounds(self, account: Account, context: LoopContext) -> Program[None]:
         yield from self._perceived(account, context)

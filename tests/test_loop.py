@@ -551,7 +551,7 @@ def test_a_run_can_be_closed_half_way() -> None:
 
 def test_a_limit_that_a_hook_has_of_its_own_is_a_bug_of_the_hook() -> None:
     def reason(context: LoopContext) -> Any:
-        raise LimitReached(Control())
+        raise LimitReached(Control(stop=StopReason.EFFECTS))
 
     with pytest.raises(LoopError) as caught:
         run(AgentLoop(reason))
