@@ -43,7 +43,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from enum import Enum
 from types import GeneratorType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -240,34 +240,37 @@ def _covers_each_call(control: Control, event: Event) -> bool:
 
 def _has_grounds(control: Control, event: Event) -> bool:
     """A limit is found by ``advance`` itself; what comes from outside must be entitled to stop."""
-    if event.kind is EventKind.STOP_RULED:
+    if event.kind is STOP_RULED:
         return event.stop is not None
-    if event.kind is EventKind.ACCOUNT_CLOSED:
+    if event.kind is ACCOUNT_CLOSED:
         return event.closed is not None and event.closed.stop in ACCOUNT_REASONS
     return True
 
 
-_E = EventKind
-_OUTSIDE = (_E.STOP_RULED, _E.INTERRUPTED, _E.HOOK_FAILED, _E.ACCOUNT_CLOSED)
+# fmt: off
+(TASK_ARRIVED, PERCEIVED, ACTION_CHOSEN, ANSWER_GIVEN, SUBMITTED, OBSERVED, STOP_RULED, INTERRUPTED,
+ HOOK_FAILED, ACCOUNT_CLOSED, MODEL_CALL, TOOL_CALL, OTHER_EFFECT) = EventKind
+# fmt: on
+_OUTSIDE = (STOP_RULED, INTERRUPTED, HOOK_FAILED, ACCOUNT_CLOSED)
 _ANY_BUT_AN_ANSWER = tuple(reason for reason in StopReason if reason is not StopReason.FINAL_ANSWER)
 _WAITED = (StopReason.TOO_MANY_FAILURES, StopReason.WALL_CLOCK)
 
 # fmt: off
 TRANSITIONS = (
-    Transition(1, (IDLE,), PERCEIVING, (_E.TASK_ARRIVED,),
+    Transition(1, (IDLE,), PERCEIVING, (TASK_ARRIVED,),
                "a task arrived (新任务到达)", _is_ok),
-    Transition(2, (PERCEIVING,), REASONING, (_E.PERCEIVED,),
+    Transition(2, (PERCEIVING,), REASONING, (PERCEIVED,),
                "the perception is complete (感知数据完整)", _is_ok),
-    Transition(3, (REASONING,), ACTING, (_E.ACTION_CHOSEN,),
+    Transition(3, (REASONING,), ACTING, (ACTION_CHOSEN,),
                "the decision holds an executable action (包含可执行动作)", _has_an_action),
-    Transition(4, (REASONING,), TERMINATED, (_E.ANSWER_GIVEN,),
+    Transition(4, (REASONING,), TERMINATED, (ANSWER_GIVEN,),
                "the decision is a final answer (输出Final Answer)", _is_ok, (StopReason.FINAL_ANSWER,)),
-    Transition(5, (ACTING,), WAITING_FOR_OBSERVATION, (_E.SUBMITTED,),
+    Transition(5, (ACTING,), WAITING_FOR_OBSERVATION, (SUBMITTED,),
                "the action was submitted (动作已提交)", _covers_each_call),
-    Transition(6, (WAITING_FOR_OBSERVATION,), REASONING, (_E.OBSERVED,),
+    Transition(6, (WAITING_FOR_OBSERVATION,), REASONING, (OBSERVED,),
                "an observation arrived and is valid, and another round is allowed (反馈到达且有效)",
                _covers_each_call),
-    Transition(7, (WAITING_FOR_OBSERVATION,), TERMINATED, (_E.OBSERVED,),
+    Transition(7, (WAITING_FOR_OBSERVATION,), TERMINATED, (OBSERVED,),
                "the run's time is up, or too many failures in a row (超时或连续失败)",
                _covers_each_call, _WAITED),
     Transition(8, LIVE, TERMINATED, _OUTSIDE,
@@ -277,9 +280,9 @@ TRANSITIONS = (
 # fmt: on
 
 SPENDING = (
-    Spending(_E.MODEL_CALL, model_calls=1, tool_calls=0),
-    Spending(_E.TOOL_CALL, model_calls=0, tool_calls=1),
-    Spending(_E.OTHER_EFFECT, model_calls=0, tool_calls=0),
+    Spending(MODEL_CALL, model_calls=1, tool_calls=0),
+    Spending(TOOL_CALL, model_calls=0, tool_calls=1),
+    Spending(OTHER_EFFECT, model_calls=0, tool_calls=0),
 )
 
 
@@ -323,13 +326,11 @@ _MOVES = _moves()
 
 #: Endings that no limit can overrule: an answer in hand wins, and a person or an error is not argued with.
 _DECIDED = {
-    EventKind.ANSWER_GIVEN: StopReason.FINAL_ANSWER,
-    EventKind.INTERRUPTED: StopReason.HUMAN,
-    EventKind.HOOK_FAILED: StopReason.ERROR,
+    ANSWER_GIVEN: StopReason.FINAL_ANSWER,
+    INTERRUPTED: StopReason.HUMAN,
+    HOOK_FAILED: StopReason.ERROR,
 }
-_CHOSEN, _SUBMITTED, _OBSERVED = _E.ACTION_CHOSEN, _E.SUBMITTED, _E.OBSERVED
-_MODEL_CALL, _TOOL_CALL, _CLOSED = _E.MODEL_CALL, _E.TOOL_CALL, _E.ACCOUNT_CLOSED
-_RULED = (_E.OBSERVED, _E.STOP_RULED)  # the events that may bring a stop rule's verdict
+_RULED = (OBSERVED, STOP_RULED)  # the events that may bring a stop rule's verdict
 _HUMAN = StopReason.HUMAN
 _new = tuple.__new__  # what a NamedTuple's constructor calls, without the detour
 
@@ -368,18 +369,18 @@ def advance(control: Control, event: Event, limits: Limits) -> Control:
             stop = StopReason.TOOL_CALLS
         elif effects >= limits.effects:
             stop = StopReason.EFFECTS
-    elif kind is _OBSERVED:
+    elif kind is OBSERVED:
         pending = 0
         failures = 0 if ok else failures + 1
         if failures >= limits.failures:
             stop = StopReason.TOO_MANY_FAILURES
         elif rounds >= limits.rounds:
             stop = StopReason.MAX_ITERATIONS
-    elif kind is _CHOSEN:
+    elif kind is ACTION_CHOSEN:
         pending = calls
     elif kind in _DECIDED:
         stop = _DECIDED[kind]
-    elif kind is _CLOSED and closed is not None:
+    elif kind is ACCOUNT_CLOSED and closed is not None:
         stop = closed.stop
 
     if verdict is _HUMAN:
@@ -418,7 +419,11 @@ def _why_illegal(control: Control, event: Event) -> str:
         return f"{kind.name} is not allowed in {state.name}: allowed are {allowed}"
     if move.holds is not None and not move.holds(control, event):
         row = next(row for row in TRANSITIONS if state in row.sources and kind in row.events)
-        return f"{kind.name} in {state.name} is refused by the guard of row {row.row}: {row.guard}"
+        came = f"it came with ok={event.ok}, calls={event.calls}, stop={event.stop and event.stop.name}"
+        return (
+            f"{kind.name} in {state.name} is refused by the guard of row {row.row}: {row.guard}; "
+            f"{came}, and {control.pending} calls are pending"
+        )
     if event.stop is not None and (kind not in _RULED or event.stop not in RULE_REASONS):
         allowed = ", ".join(reason.name for reason in RULE_REASONS)
         return (
@@ -562,6 +567,12 @@ def call_text(call: ToolCall) -> str:
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
+def on_one_line(text: str, limit: int = 200) -> str:
+    """The text on one line of at most ``limit`` characters; … says that there was more."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
 def report(problem: Observation, thought: str = "") -> Act:
     """The action that stands for a reply which holds none: it costs a round, and tells the model why."""
     return Act((ToolCall("", {}, problem=problem),), thought)
@@ -576,11 +587,13 @@ def estimate_tokens(text: str) -> int:
     return -(-plain // 4) + len(text) - plain
 
 
-def message_tokens(message: Message) -> int:
-    """Estimate the tokens of a message: what it says, and the calls that it holds."""
-    tokens = estimate_tokens(message.content)
-    for call in message.calls:
-        tokens += estimate_tokens(f"{call.name}{call.arguments}")
+def count_tokens(messages: Iterable[Message]) -> int:
+    """Estimate the tokens of messages: what they say, and the calls that they hold."""
+    tokens = 0
+    for message in messages:
+        tokens += estimate_tokens(message.content)
+        for call in message.calls:
+            tokens += estimate_tokens(f"{call.name}{call.arguments}")
     return tokens
 
 
@@ -634,12 +647,14 @@ class Do(NamedTuple):
     """Anything else that is not a pure function of what came before: a draw, a store, a test run.
 
     The driver calls ``function`` once, and its value is the outcome. An exception in it reaches
-    the program as ``EffectFailed``.
+    the program as ``EffectFailed``; so does a resume that cannot know what became of it, unless it
+    is ``repeatable``: then it is done again.
     """
 
     label: str
     function: Callable[[], Any]
     allowed: float = math.inf
+    repeatable: bool = False
 
 
 class Together(NamedTuple):
@@ -715,11 +730,6 @@ class Account:
     charged here first, and so to each account around it.
     """
 
-    __slots__ = (
-        *("limits", "control", "number", "made", "closed"),
-        *("_watch", "_began", "_at", "_tokens", "_cost"),
-    )
-
     def __init__(self, limits: Limits, watch: Callable[[Step], object] | None = None) -> None:
         self.limits = limits
         self.control = Control()
@@ -736,7 +746,7 @@ class Account:
             self.number, self._began = yield Start(task)
         except (LimitReached, Interrupted) as refusal:
             raise self.refused(refusal) from None
-        self.post(EventKind.TASK_ARRIVED)
+        self.post(TASK_ARRIVED)
 
     def post(
         self,
@@ -750,8 +760,9 @@ class Account:
         turn: Turn | None = None,
     ) -> None:
         """Tell the machine what happened, with all that was spent since; an end raises ``LimitReached``."""
-        self.check()
         before = self.control
+        if before.stop is not None:
+            raise LimitReached(before)
         tokens, cost, at = self._tokens, self._cost, self._at
         event = _new(Event, (kind, ok, calls, tokens, cost, at, needs_tokens, needs_seconds, stop, closed))
         after = self.control = advance(before, event, self.limits)
@@ -779,19 +790,22 @@ class Account:
 
         Raises ``TypeError`` for what no driver could perform, and counts it too: nothing is free.
         """
-        if isinstance(effect, CallModel) and isinstance(effect.tokens, int) and effect.tokens >= 0:
-            self.post(_MODEL_CALL, True, 0, effect.tokens)
+        if isinstance(effect, CallModel):
             messages, tools, stop, tokens, allowed = effect
-            return _new(CallModel, (messages, tools, stop, tokens, self._allowed(allowed)))
+            size = tokens or _size(messages)
+            if isinstance(size, int) and size >= 0:
+                self.post(MODEL_CALL, True, 0, size)
+                return _new(CallModel, (messages, tools, stop, size, self._allowed(allowed)))
         if isinstance(effect, CallTool) and isinstance(effect.call, ToolCall):
-            self.post(_TOOL_CALL)
-            return _new(CallTool, (effect.call, self._allowed(effect.allowed)))
+            self.post(TOOL_CALL)
+            call = effect.call if effect.call.id else self._named(effect.call)
+            return _new(CallTool, (call, self._allowed(effect.allowed)))
         if isinstance(effect, Sleep) and isinstance(effect.seconds, (int, float)) and effect.seconds >= 0:
-            self.post(_E.OTHER_EFFECT, needs_seconds=effect.seconds)
+            self.post(OTHER_EFFECT, needs_seconds=effect.seconds)
             return effect
-        self.post(_E.OTHER_EFFECT)
+        self.post(OTHER_EFFECT)
         if isinstance(effect, Do):
-            return Do(effect.label, effect.function, self._allowed(effect.allowed))
+            return effect._replace(allowed=self._allowed(effect.allowed))
         if isinstance(effect, Together):
             return Together(tuple(within(self, program) for program in effect.programs))
         if isinstance(effect, (Start, AskHuman)):
@@ -811,11 +825,15 @@ class Account:
         """Close the account for a refusal, and return what to throw into whoever still wants to spend."""
         if isinstance(refusal, Interrupted):
             self.made += 1  # it may have been under way
-            self.end(EventKind.INTERRUPTED)
+            self.end(INTERRUPTED)
         elif self.control.stop is None:
             self.closed = True
-            self.end(EventKind.ACCOUNT_CLOSED, refusal.control)
+            self.end(ACCOUNT_CLOSED, refusal.control)
         return LimitReached(self.control)
+
+    def _named(self, call: ToolCall) -> ToolCall:
+        """A hook's own call gets its id here, as a decision's calls get theirs from the loop."""
+        return call._replace(id=f"call_{self.number}_effect_{self.control.effects}")
 
     def _allowed(self, seconds: float) -> float:
         """How long one call may take: what it asks for, its own limit, or what is left of the run."""
@@ -825,11 +843,18 @@ class Account:
         return seconds if seconds < limit else limit
 
 
+def _size(messages: Any) -> int | None:
+    """The estimated tokens of a request that does not tell; ``None`` for what is no request."""
+    try:
+        return count_tokens(messages)
+    except (TypeError, AttributeError):
+        return None
+
+
 def _estimated(request: CallModel, reply: Reply) -> Usage:
     """What a reply may have used, where its model does not tell."""
-    sent = request.tokens or sum(message_tokens(message) for message in request.messages)
-    wanted = sum(estimate_tokens(str(call)) for call in reply.tool_calls)
-    return Usage(sent + estimate_tokens(reply.text) + wanted)
+    wanted = sum([estimate_tokens(str(call)) for call in reply.tool_calls])
+    return Usage(request.tokens + estimate_tokens(reply.text) + wanted)
 
 
 #: How often a program may ask again after it was told that nothing is left, before it is abandoned.
@@ -852,7 +877,8 @@ def within(account: Account, program: Program[T]) -> Program[T]:
             value: T = finished.value
             return value
         try:
-            given = yield account.charge(effect)
+            effect = account.charge(effect)
+            given = yield effect
             account.book(effect, *given)
             step = program.send
         except GeneratorExit:
@@ -893,11 +919,11 @@ def bounded(program: Program[T], limits: Limits, task: Any = "") -> Program[T]:
     account = Account(limits)
     try:
         yield from account.open(task)
-        account.post(EventKind.PERCEIVED)
+        account.post(PERCEIVED)
     except LimitReached:
         pass  # the program is told at its first effect, where it can still keep what it has
     value: T = yield from within(account, program)
-    account.end(EventKind.ANSWER_GIVEN)
+    account.end(ANSWER_GIVEN)
     return value
 
 
@@ -949,7 +975,7 @@ class Result(NamedTuple):
     def summary(self) -> str:
         """The ending in words and what was found so far, made from the turns without a model (优雅降级)."""
         found = [
-            f"- {_shorten(call_text(call))}: {_shorten(observation.text)}"
+            f"- {on_one_line(call_text(call))}: {on_one_line(observation.text)}"
             for turn in self.turns
             for call, observation in zip(turn.calls, turn.observations, strict=True)
             if observation.ok
@@ -957,10 +983,10 @@ class Result(NamedTuple):
         return "\n".join([self._ending(), *(["Found so far:", *found] if found else ["Nothing was found."])])
 
     def _ending(self) -> str:
-        ending = f"{self.stop.name}: {self.stop.value}, after {self.control.rounds} rounds"
+        ending = f"{self.stop.name}: {self.stop.value}"
         name = _LIMIT_OF.get(self.stop)
         if name is None:
-            return ending
+            return f"{ending}, in round {self.control.rounds}"
         if self.account_closed:
             return f"{ending} (on an account around this loop)"
         return f"{ending} ({getattr(self.control, name):g} of {getattr(self.limits, name):g} {name} used)"
@@ -978,16 +1004,11 @@ _LIMIT_OF = {
 }
 
 
-def _shorten(text: str, limit: int = 200) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 class LoopError(Exception):
     """A hook raised: ``__cause__`` is the original exception, ``result`` all there was until then."""
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(f"a hook of the loop raised an exception after {len(result.turns)} finished turns")
+    def __init__(self, result: Result, error: Exception) -> None:
+        super().__init__(f"a hook raised {type(error).__name__}: {error} (turns kept: {len(result.turns)})")
         self.result = result
 
 
@@ -1008,11 +1029,16 @@ class AgentLoop:
 
     reason: Callable[[LoopContext], Any]
     act: Callable[[ToolCall], Any] = call_tool
+    _: KW_ONLY
     limits: Limits = QUESTION_ANSWERING
     perceive: Callable[[Any], Any] | None = None
     stops: tuple[Callable[[Control, LoopContext], Any], ...] = ()
     accept: Callable[[LoopContext, Any], Any] | None = None
     watch: Callable[[Step], object] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stops, tuple):
+            raise TypeError(f"stops is a tuple of rules, such as (rule,), not {self.stops!r}")
 
     def run(self, task: Any) -> Program[Result]:
         """The program of one run. Hand it to a driver, or to ``yield from`` inside another program.
@@ -1022,13 +1048,13 @@ class AgentLoop:
         account, context = Account(self.limits, self.watch), LoopContext(task)
         try:
             if not isinstance(task, str) or not task.strip():
-                account.post(_E.STOP_RULED, stop=StopReason.INVALID_TASK)
+                account.post(STOP_RULED, stop=StopReason.INVALID_TASK)
             yield from account.open(task)
             yield from within(account, self._rounds(account, context))
         except Exception as error:
             if not isinstance(error, LimitReached) or account.control.stop is None:
-                account.end(EventKind.HOOK_FAILED)
-                raise LoopError(self._result(account, context)) from error
+                account.end(HOOK_FAILED)
+                raise LoopError(self._result(account, context), error) from error
         return self._result(account, context)
 
     def _result(self, account: Account, context: LoopContext) -> Result:
@@ -1046,7 +1072,7 @@ class AgentLoop:
             if type(decision) is Finish:
                 context.turns.append(Turn(decision.thought))
                 context.answer = decision.answer
-                account.post(_E.ANSWER_GIVEN, turn=context.turns[-1])
+                account.post(ANSWER_GIVEN, turn=context.turns[-1])
                 return
             turn = yield from self._acted(account, context, decision)
             verdict = None
@@ -1054,17 +1080,17 @@ class AgentLoop:
                 verdict = yield from self._ruled(account, context)
                 turn = context.turns[-1]
             succeeded = True in [observation.ok for observation in turn.observations]
-            account.post(_OBSERVED, succeeded, len(turn.calls), 0, 0.0, verdict, None, turn)
+            account.post(OBSERVED, succeeded, len(turn.calls), 0, 0.0, verdict, None, turn)
 
     def _perceived(self, account: Account, context: LoopContext) -> Program[None]:
         if self.perceive is not None:
             perceived = yield from settle(self.perceive(context.task))
             if isinstance(perceived, StopReason):
-                account.post(_E.STOP_RULED, stop=perceived)
+                account.post(STOP_RULED, stop=perceived)
             if not isinstance(perceived, Mapping | None):
                 raise TypeError(f"perceive must return a mapping, a StopReason or None, not {perceived!r}")
             context.working_memory.update(perceived or {})
-        account.post(_E.PERCEIVED)
+        account.post(PERCEIVED)
 
     def _accepted(self, account: Account, context: LoopContext, decision: Finish) -> Program[Finish | Act]:
         """The final answer, or the objection to it as an action that reports it to the model."""
@@ -1095,8 +1121,8 @@ class AgentLoop:
         observations: list[Observation] = []
         made = account.made
         try:
-            account.post(_CHOSEN, True, len(calls))
-            account.post(_SUBMITTED, True, len(calls))
+            account.post(ACTION_CHOSEN, True, len(calls))
+            account.post(SUBMITTED, True, len(calls))
             for call in calls:
                 made = account.made
                 account.check()
@@ -1155,7 +1181,7 @@ class Failure(NamedTuple):
     interrupted: bool = False
 
 
-INTERRUPTED = Failure("a person stopped the run", interrupted=True)
+STOPPED_BY_A_PERSON = Failure("a person stopped the run", interrupted=True)
 
 Address = tuple[int, ...]
 
@@ -1165,9 +1191,9 @@ def describe(effect: Effect) -> str:
     if isinstance(effect, CallModel):
         import hashlib
 
-        shown = repr((effect.messages, effect.tools))
-        digest = hashlib.blake2b(shown.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
-        return f"CallModel {digest}, ending in {repr(effect.messages)[-80:]}"
+        shown = repr((effect.messages, effect.tools, effect.stop)).encode("utf-8", "backslashreplace")
+        digest = hashlib.blake2b(shown, digest_size=8).hexdigest()
+        return f"CallModel {digest} {on_one_line(str(effect.messages[-1:]), 60)}"
     if isinstance(effect, CallTool):
         return f"CallTool {effect.call.id} {call_text(effect.call)}"
     if isinstance(effect, Do):
@@ -1273,43 +1299,41 @@ class Stage:
 
     def _step(self, strand: Strand, outcome: Outcome | None) -> list[Strand]:
         """Send a strand its outcome, and take all the steps that this sets going."""
-        following = self._send(strand, outcome)
-        if following is None:
-            return [strand]
-        waiting = []
-        for strand, outcome in following:  # grows while it is walked
-            more = self._send(strand, outcome)
-            if more is None:
-                waiting.append(strand)
+        waiting: list[Strand] = []
+        steps: list[_Next] = [(strand, outcome)]
+        for strand, outcome in steps:  # grows while it is walked
+            try:
+                effect = self._sent(strand, outcome)
+            except StopIteration as finished:
+                steps += self._ended(strand, finished.value)
+            except Exception as error:
+                steps += self._ended(strand, error, error)
+            except BaseException as error:
+                self.fail(error)
+                return []
             else:
-                following += more
+                strand.effect = effect
+                strand.count += 1
+                if isinstance(effect, Together):
+                    steps += self._forked(strand, effect.programs)
+                else:
+                    waiting.append(strand)
         return waiting
 
-    def _send(self, strand: Strand, outcome: Outcome | None) -> list[_Next] | None:
-        """``None`` when the strand now waits for an effect; else what follows from its fork or end."""
-        try:
-            if outcome is None:
-                effect = next(strand.program)
+    def _sent(self, strand: Strand, outcome: Outcome | None) -> Effect:
+        """What the program wants next. Raises ``StopIteration`` at its end, and what it raises."""
+        if outcome is None:
+            effect = next(strand.program)
+        else:
+            value, self.at = outcome
+            if type(value) is Failure:
+                effect = strand.program.throw(_thrown(strand.effect, value, self.at))
             else:
-                value, self.at = outcome
-                if type(value) is Failure:
-                    effect = strand.program.throw(_thrown(strand.effect, value, self.at))
-                else:
-                    effect = strand.program.send(outcome)
-        except StopIteration as finished:
-            return self._ended(strand, finished.value)
-        except Exception as error:
-            return self._ended(strand, error, error)
-        except BaseException as error:
-            self.fail(error)
-            return []
+                effect = strand.program.send(outcome)
         if type(effect) not in _EFFECTS:
             _abandon(strand.program)
-            junk = TypeError(_no_effect(effect))
-            return self._ended(strand, junk, junk)
-        strand.effect = effect
-        strand.count += 1
-        return self._forked(strand, effect.programs) if type(effect) is Together else None
+            raise TypeError(_no_effect(effect))
+        return effect
 
     def _forked(self, parent: Strand, programs: Sequence[Program[Any]]) -> list[_Next]:
         if not programs:
@@ -1332,9 +1356,7 @@ class Stage:
         """Hand over the recorded outcomes in the order in which they arrived."""
         waiting = {strand.address: strand for strand in self.waiting}
         for address, asked, outcome in journal.outcomes:
-            strand = waiting.pop(address, None)
-            _check_unchanged(address, asked, strand)
-            assert strand is not None
+            strand = _unchanged(address, asked, waiting.pop(address, None))
             if isinstance(strand.effect, Start) and isinstance(outcome.value, int):
                 self._loops = outcome.value
             waiting.update((asking.address, asking) for asking in self._step(strand, outcome))
@@ -1347,29 +1369,35 @@ class Stage:
         for strand in strands:
             effect, asked = strand.effect, journal.intents.get(strand.address)
             if asked is not None:
-                _check_unchanged(strand.address, asked, strand)
+                _unchanged(strand.address, asked, strand)
             journal.intend(strand.address, describe(effect))
-            if asked is not None and isinstance(effect, CallTool) and not repeatable(effect.call.name):
-                waiting += self.deliver(strand, _IN_DOUBT, self.at)
-            else:
+            doubt = None if asked is None else _doubt(effect, repeatable)
+            if doubt is None:
                 waiting.append(strand)
+            else:
+                waiting += self.deliver(strand, doubt, self.at)
         return waiting
 
 
-_IN_DOUBT = Observation(
-    "This call was begun before the run broke off; whether it took effect is not known. It was not repeated.",
-    False,
-    Kind.UNCERTAIN,
-)
+def _doubt(effect: Effect, repeatable: Callable[[str], bool]) -> Observation | Failure | None:
+    """The outcome of an effect that was begun, with nothing known of its end; ``None`` to do it again."""
+    text = "It was begun before the run broke off; whether it took effect is not known. It was not repeated."
+    if isinstance(effect, CallTool) and not repeatable(effect.call.name):
+        return Observation(text, False, Kind.UNCERTAIN)
+    if isinstance(effect, Do) and not effect.repeatable:
+        return Failure(text)
+    return None
 
 
-def _check_unchanged(address: Address, asked: str, strand: Strand | None) -> None:
+def _unchanged(address: Address, asked: str, strand: Strand | None) -> Strand:
+    """The strand, if it asks for what the journal recorded at this address."""
     now = describe(strand.effect) if strand else "nothing more"
-    if now != asked:
+    if strand is None or now != asked:
         raise ProgramChanged(
             f"at {address} the journal recorded {asked!r}, and the program now asks for {now!r}: "
             "replay a journal with the program, the tools and the prompts that wrote it"
         )
+    return strand
 
 
 def _thrown(effect: Effect, failure: Failure, at: float) -> Exception:
@@ -1452,7 +1480,7 @@ def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
         return _model_error("is missing: this world has none")
     try:
         return as_reply(world.model(effect))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return _model_error(f"failed: {type(error).__name__}: {error}")
 
 
@@ -1512,7 +1540,8 @@ _PERFORM: dict[type, Callable[[Any, World], Any]] = {
 
 def too_late(effect: Effect) -> Any:
     """The outcome of a call that was left behind when its time was up; its late result is ignored."""
-    text = f"Timed out after {effect.allowed:g} s and was left behind; whether it took effect is not known."
+    doubt = "" if isinstance(effect, CallModel) else "; whether it took effect is not known"
+    text = f"Timed out after {effect.allowed:g} s and was left behind{doubt}."
     return Failure(text) if isinstance(effect, Do) else Observation(text, False, Kind.TIMEOUT)
 
 
@@ -1552,12 +1581,12 @@ class _Inline:
                 effect, began = strand.effect, now()
                 try:
                     self.performing = True
-                    value = INTERRUPTED if interrupt.raised else _PERFORM[type(effect)](effect, world)
+                    value = STOPPED_BY_A_PERSON if interrupt.raised else _PERFORM[type(effect)](effect, world)
                     self.performing = False
                 except KeyboardInterrupt:
                     self.performing = False
                     interrupt.set()
-                    value = INTERRUPTED
+                    value = STOPPED_BY_A_PERSON
                 at = now()
                 if at - began > effect.allowed:
                     value = too_late(effect)
@@ -1570,6 +1599,17 @@ class _Inline:
         self.interrupt.set()
         if self.performing:
             raise KeyboardInterrupt
+
+
+class Term(NamedTuple):
+    """How long a thread has had an errand, and until when it may."""
+
+    since: float
+    until: float
+
+
+#: How many effects a blocking driver performs side by side, at most.
+CREW = 64
 
 
 class _Crew:
@@ -1586,12 +1626,10 @@ class _Crew:
         import threading
 
         self.stage, self.world, self.clock, self.interrupt = stage, world, clock, interrupt
-        self.new_thread = threading.Thread
         self.lock = threading.Lock()  # held to step the program, never during a call
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # safe to fill from a signal handler
-        self.nothing = queue.Empty
         self.ready = deque(stage.waiting)
-        self.begun: dict[Strand, tuple[float, float]] = {}  # since when, and until when
+        self.begun: dict[Strand, Term] = {}
         self.hired = 0  # threads on their way to an errand
         self.watching_until = math.inf
 
@@ -1616,15 +1654,17 @@ class _Crew:
         self.wake.put(None)
 
     def wait(self, seconds: float) -> None:
+        import queue
+
         try:
             self.wake.get(timeout=None if seconds == math.inf else max(seconds, 0.0))
-        except self.nothing:
+        except queue.Empty:
             pass
 
     def take_back(self) -> None:
         """End the wait for each call whose time is up, and for all of them when a person interrupts."""
         while self.interrupt.raised and (self.ready or self.begun):
-            self.deliver(self.ready.popleft() if self.ready else self.begun.popitem()[0], INTERRUPTED)
+            self.deliver(self.ready.popleft() if self.ready else self.begun.popitem()[0], STOPPED_BY_A_PERSON)
         now = self.clock.now()
         for strand in [strand for strand, (_, until) in self.begun.items() if until <= now]:
             del self.begun[strand]
@@ -1632,11 +1672,20 @@ class _Crew:
 
     def hire(self) -> None:
         """Start a thread for each errand that nobody is on the way to."""
+        import threading
+
         for _ in range(min(len(self.ready), CREW - len(self.begun)) - self.hired):
             self.hired += 1
-            self.new_thread(target=self.work, daemon=True).start()
+            threading.Thread(target=self.work, daemon=True).start()
 
     def work(self) -> None:
+        """A thread's life. Whatever breaks it ends the run: nobody else would notice."""
+        try:
+            self.run_errands()
+        except BaseException as error:
+            self.fail(error)
+
+    def run_errands(self) -> None:
         with self.lock:
             self.hired -= 1
             errand = self.next_errand()
@@ -1645,43 +1694,37 @@ class _Crew:
             value, crash = None, None
             try:
                 value = perform(strand.effect, self.world)
-            except BaseException as error:  # a thread must not die with the strand in its hands
+            except BaseException as error:  # it must not be lost with the strand in its hands
                 crash = error
             with self.lock:
                 if self.begun.get(strand) is not term or self.stage.finished:
                     return  # left behind meanwhile: the late result is ignored
                 del self.begun[strand]
-                try:
-                    self.finish(strand, term, value, crash)
-                except BaseException as error:  # the journal's; what a program raises is its value
-                    self.fail(error)
+                self.finish(strand, term, value, crash)
                 errand = self.next_errand()
                 self.hire()
 
-    def next_errand(self) -> tuple[Strand, tuple[float, float]] | None:
+    def next_errand(self) -> tuple[Strand, Term] | None:
         if not self.ready or self.interrupt.raised or self.stage.finished:
             return None
         strand = self.ready.popleft()
         now = self.clock.now()
-        term = self.begun[strand] = (now, now + strand.effect.allowed)
-        if term[1] < self.watching_until:
+        term = self.begun[strand] = Term(now, now + strand.effect.allowed)
+        if term.until < self.watching_until:
             self.notify()
         return strand, term
 
-    def finish(
-        self, strand: Strand, term: tuple[float, float], value: Any, crash: BaseException | None
-    ) -> None:
-        since, until = term
+    def finish(self, strand: Strand, term: Term, value: Any, crash: BaseException | None) -> None:
         if isinstance(crash, KeyboardInterrupt):
             self.interrupt.set()
-            value = INTERRUPTED
+            value = STOPPED_BY_A_PERSON
         elif crash is not None:
             self.fail(crash)
             return
-        elif self.clock.now() > until:
+        elif self.clock.now() > term.until:
             value = too_late(strand.effect)
         if all(type(each.effect) is AskHuman for each in (strand, *self.begun)):
-            self.clock.stood_still(max(since, self.stage.at))
+            self.clock.stood_still(max(term.since, self.stage.at))
         self.deliver(strand, value)
 
     def fail(self, error: BaseException) -> None:
@@ -1694,27 +1737,22 @@ class _Crew:
             self.notify()
 
 
-#: How many effects a blocking driver performs side by side, at most.
-CREW = 64
-
-
 @contextmanager
 def _ctrl_c(handler: Callable[[], object]) -> Iterator[None]:
     """Let Ctrl-C call ``handler`` instead of tearing a program in half; only the main thread can."""
     import signal
 
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # somebody outside has other plans for it
-        return
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else somebody has other plans
     try:
-        signal.signal(signal.SIGINT, lambda number, frame: handler())
-    except ValueError:
-        yield
-        return
+        if ours:
+            signal.signal(signal.SIGINT, lambda number, frame: handler())
+    except ValueError:  # not the main thread
+        ours = False
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # --- The toolbox ------------------------------------------------------------------------------
@@ -1798,6 +1836,8 @@ class Toolbox:
         if problems:
             text = f"{tool.name} was not run: {'; '.join(problems)}. Its signature: {tool.written}"
             return self._failed(Kind.BAD_ARGUMENTS, text)
+        if tool.wants_id:
+            fitted[CALL_ID] = call.id
         return functools.partial(tool.function, **fitted)
 
     def execute(self, call: ToolCall) -> Observation:
@@ -1844,6 +1884,11 @@ class Toolbox:
         return f"the tools are {', '.join(self._tools)}" if self._tools else "there are no tools"
 
 
+#: A parameter of this name is not the model's to give: it is filled with the call's id, which is the
+#: same whenever the call is made again, so that a tool can refuse to act twice.
+CALL_ID = "call_id"
+
+
 class _Parameter(NamedTuple):
     annotation: Any
     exact: tuple[type, ...]  # values of these types fit as they are
@@ -1860,6 +1905,7 @@ class _Tool(NamedTuple):
     parameters: dict[str, _Parameter]
     required: tuple[str, ...]
     extra: _Parameter | None
+    wants_id: bool
 
     def check(self, arguments: object) -> tuple[dict[str, Any], list[str]]:
         """Return the arguments as the function wants them, and what is wrong with them."""
@@ -1910,9 +1956,13 @@ def _read_tool(name: Any, function: Callable[..., Any]) -> _Tool:
     if not isinstance(name, str) or not name:
         raise ValueError(f"{function!r} has no name: give a mapping from names to functions")
     try:
+        # The annotations are the tool's author's, who wrote the code anyway; never a model's text.
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:  # an annotation can be any expression, and fail in any way
         raise ValueError(f"the signature of tool {name!r} cannot be read: {error}") from error
+    wants_id = CALL_ID in signature.parameters
+    given = [each for each in signature.parameters.values() if each.name != CALL_ID]
+    signature = signature.replace(parameters=given)
     parameters: dict[str, _Parameter] = {}
     extra = None
     for each in signature.parameters.values():
@@ -1930,7 +1980,8 @@ def _read_tool(name: Any, function: Callable[..., Any]) -> _Tool:
         key for key in parameters if signature.parameters[key].default is inspect.Parameter.empty
     )
     documentation = inspect.getdoc(function) or ""
-    return _Tool(name, function, signature, f"{name}{signature}", documentation, parameters, required, extra)
+    written = f"{name}{signature}"
+    return _Tool(name, function, signature, written, documentation, parameters, required, extra, wants_id)
 
 
 #: What an annotation can say here, and what JSON Schema calls it. Any other accepts anything.

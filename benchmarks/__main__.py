@@ -43,6 +43,7 @@ from fake_llm import ScriptedModel, calls
 from paradigms.function_calling import function_calling
 from paradigms.prompt import last_turns
 from paradigms.react import react
+from paradigms.text_protocol import parse
 
 ROOT = Path(__file__).parent.parent
 COMPILED = Path(tempfile.gettempdir()) / "agentloop-compiled"
@@ -209,6 +210,27 @@ def event_figure(scale: float) -> Iterable[Figure]:
     yield Figure("one event of the machine", middle, 15.0, "x table[state, kind]", spread(measured))
 
 
+# --- Reading a reply ---------------------------------------------------------------------------
+
+#: Texts that, said over and over, make a parser go back to what it has already read.
+REPEATED = ("Action: ", "Action: add(", "Finish[", '{"a":', "<think>", "\n", "`", "Thought: x\n", "Observ")
+
+
+def parsing_figure(scale: float) -> Iterable[Figure]:
+    """How reading grows with the text: four times as long takes four times as long, not sixteen."""
+    tools = Toolbox([add])
+    growth = []
+    for piece in REPEATED:
+        short, long = (piece * int(size * scale / len(piece)) for size in (20_000, 80_000))
+        growth.append(quickest(lambda: parse(long, tools)) / quickest(lambda: parse(short, tools)))  # noqa: B023
+    yield Figure("parsing four times the text, at worst", max(growth), 8.0, "x", f"of {len(growth)} shapes")
+
+
+def quickest(side: Callable[[], Any]) -> float:
+    """Seconds of the least disturbed of a few runs."""
+    return min(seconds(side) for _ in range(5))
+
+
 # --- Starting, and keeping many ----------------------------------------------------------------
 
 
@@ -266,7 +288,7 @@ def demos_figure(scale: float) -> Iterable[Figure]:
 
 # --- The report --------------------------------------------------------------------------------
 
-FIGURES = (rounds_figures, event_figure, import_figure, memory_figure, demos_figure)
+FIGURES = (rounds_figures, event_figure, parsing_figure, import_figure, memory_figure, demos_figure)
 
 
 def spread(measured: list[float]) -> str:

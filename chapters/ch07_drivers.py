@@ -64,7 +64,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from agentloop import (
-    INTERRUPTED,
+    STOPPED_BY_A_PERSON,
     AgentLoop,
     AskHuman,
     CallModel,
@@ -264,7 +264,7 @@ class Conductor:
         while waiting and not self.stage.finished:
             strand = waiting.popleft()
             if self.interrupt.raised:
-                waiting += self.stage.deliver(strand, INTERRUPTED, self.clock.now())
+                waiting += self.stage.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
                 continue
             self.number += 1
             self.asked[self.number] = strand, self.clock.now()
@@ -276,7 +276,7 @@ class Conductor:
         value = came.value
         if isinstance(came.crash, KeyboardInterrupt | asyncio.CancelledError):
             self.interrupt.set()
-            value = INTERRUPTED
+            value = STOPPED_BY_A_PERSON
         elif came.crash is not None:
             self.stage.fail(came.crash)
             return []

@@ -11,6 +11,7 @@ A model here is what ``agentloop.World`` takes for one: any callable from a ``Ca
 or a ``Reply``. All state lives in the objects that a caller makes.
 """
 
+from agentloop import count_tokens
 from fake_llm.clock import FakeClock
 from fake_llm.hostile import (
     babbling_model,
@@ -27,7 +28,6 @@ from fake_llm.models import (
     ScriptedModel,
     ScriptEnded,
     calls,
-    count_tokens,
     readable,
 )
 from fake_llm.recording import Exchange, PlaybackModel, Raised, Recording, RequestDiffers

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agentloop import CallModel, Message, Reply, Usage, call_text, estimate_tokens, message_tokens
+from agentloop import CallModel, Message, Reply, Usage, call_text, count_tokens, estimate_tokens
 
 #: What a model may be told to say: text, a whole ``Reply``, nothing, an exception to raise, or a
 #: function from the request to one of these.
@@ -37,11 +37,6 @@ def calls(*wanted: tuple[str, Mapping[str, Any] | str], text: str = "", usage: U
 
 def _json(arguments: Mapping[str, Any] | str) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
-
-
-def count_tokens(messages: Iterable[Message]) -> int:
-    """Estimate the tokens of a prompt: what its messages say, and the calls that they hold."""
-    return sum(message_tokens(message) for message in messages)
 
 
 def readable(messages: Iterable[Message]) -> str:

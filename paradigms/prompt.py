@@ -25,8 +25,8 @@ from agentloop import (
     Program,
     Reply,
     Turn,
+    count_tokens,
     estimate_tokens,
-    message_tokens,
     report,
 )
 
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
 def block(*messages: Message) -> Block:
     """Make a block, counting its tokens once."""
-    return Block(messages, sum([message_tokens(message) for message in messages]))
+    return Block(messages, count_tokens(messages))
 
 
 class Prompt:

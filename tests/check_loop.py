@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from agentloop import (
     ACCOUNT_REASONS,
-    INTERRUPTED,
     RULE_REASONS,
+    STOPPED_BY_A_PERSON,
     Act,
     AskHuman,
     CallModel,
@@ -187,7 +187,7 @@ class Performed(NamedTuple):
     def __str__(self) -> str:
         name = type(self.effect).__name__
         wish = call_text(self.effect.call) if isinstance(self.effect, CallTool) else ""
-        if self.value is INTERRUPTED:
+        if self.value is STOPPED_BY_A_PERSON:
             return f"{name} {wish}: a person stops the run instead"
         return f"the world performs {name} {wish}".rstrip()
 
@@ -341,7 +341,7 @@ class Play:
         interrupted_at = self.script.interrupted_at
         interrupted = interrupted_at is not None and number >= interrupted_at
         self.at += 0.0 if interrupted else self.script.seconds
-        value = INTERRUPTED if interrupted else self.answer(effect)
+        value = STOPPED_BY_A_PERSON if interrupted else self.answer(effect)
         self.note(Performed(effect, value, self.at))
         return value
 
@@ -483,7 +483,7 @@ def _really(played: Play, kind: type | tuple[type, ...]) -> list[int]:
     return [
         number
         for number, performed in _of(played, Performed)
-        if isinstance(performed.effect, kind) and performed.value is not INTERRUPTED
+        if isinstance(performed.effect, kind) and performed.value is not STOPPED_BY_A_PERSON
     ]
 
 
@@ -672,7 +672,7 @@ def it_overshoots_by_one_reply_at_most(played: Play) -> Iterator[Wrong]:
     limits, tokens, cost, at = played.limits[1], 0, 0.0, 0.0
     began = _began(played)
     for number, performed in _of(played, Performed):
-        if isinstance(performed.effect, CallModel) and performed.value is not INTERRUPTED:
+        if isinstance(performed.effect, CallModel) and performed.value is not STOPPED_BY_A_PERSON:
             if tokens + TOKENS_ANNOUNCED > limits.tokens:
                 yield number, f"a request of {TOKENS_ANNOUNCED} tokens, {tokens} of {limits.tokens} are used"
             if cost >= limits.cost or at >= limits.seconds:
@@ -680,7 +680,7 @@ def it_overshoots_by_one_reply_at_most(played: Play) -> Iterator[Wrong]:
         if isinstance(performed.value, Reply):
             usage = _usage(performed.value)
             tokens, cost = tokens + usage.tokens, cost + usage.cost
-        if performed.value is not INTERRUPTED and not isinstance(performed.value, Failure):
+        if performed.value is not STOPPED_BY_A_PERSON and not isinstance(performed.value, Failure):
             at = performed.at - began
 
 

@@ -159,28 +159,28 @@ FAULTS = (
         "EA04: the end after an error is refused while acting",
         "advance",
         old="    if new_tokens < 0 or new_cost < 0:",
-        new="    if new_tokens < 0 or new_cost < 0 or (kind is _E.HOOK_FAILED and state is ACTING):",
+        new="    if new_tokens < 0 or new_cost < 0 or (kind is HOOK_FAILED and state is ACTING):",
         caught_by="an_error_always_ends",
     ),
     Fault(
         "EA05: a second start is let in and the first run's counters are thrown away",
         "advance",
         old="    try:\n",
-        new="    if kind is _E.TASK_ARRIVED:\n        state, rounds, effects = IDLE, 0, 0\n    try:\n",
+        new="    if kind is TASK_ARRIVED:\n        state, rounds, effects = IDLE, 0, 0\n    try:\n",
         caught_by="termination_absorbs",
     ),
     Fault(
         "EA07: a person cannot stop a run that is acting",
         "advance",
         old="    if new_tokens < 0 or new_cost < 0:",
-        new="    if new_tokens < 0 or new_cost < 0 or (kind is _E.INTERRUPTED and state is ACTING):",
+        new="    if new_tokens < 0 or new_cost < 0 or (kind is INTERRUPTED and state is ACTING):",
         caught_by="a_person_can_always_stop",
     ),
     Fault(
         "EA06: an observation is believed whatever calls it is for",
         "advance",
         old="    if holds is not None and not holds(control, event):",
-        new="    if holds is not None and kind is not _OBSERVED and not holds(control, event):",
+        new="    if holds is not None and kind is not OBSERVED and not holds(control, event):",
         caught_by="no_illegal_move",
     ),
     Fault(
@@ -218,7 +218,6 @@ FAULTS = (
         old="not tokens < limits.tokens",
         new="not tokens <= limits.tokens",
         caught_by="limit_is_exact",
-        passes=("rank_falls",),
     ),
     Fault(
         "a prompt that exceeds what is left is sent",
@@ -273,7 +272,7 @@ FAULTS = (
         "a limit wins against the answer in hand",
         "advance",
         old="    elif kind in _DECIDED:",
-        new="    elif kind in _DECIDED and (kind is not _E.ANSWER_GIVEN or tokens < limits.tokens):",
+        new="    elif kind in _DECIDED and (kind is not ANSWER_GIVEN or tokens < limits.tokens):",
         caught_by="answer_wins",
     ),
     Fault(
@@ -283,7 +282,6 @@ FAULTS = (
         new="        elif seconds >= limits.seconds:\n            stop = StopReason.WALL_CLOCK\n"
         "        elif not cost < limits.cost:\n",
         caught_by="first_reason_in_order",
-        passes=("rank_falls",),
     ),
     Fault(
         "a person's stop by a rule gives way to a limit",

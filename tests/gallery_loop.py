@@ -12,16 +12,15 @@ LOOP_FAULTS: tuple[Fault, ...] = (
     LoopFault(
         "an effect is charged after it is passed on",
         "within",
-        old="            given = yield account.charge(effect)\n",
+        old="            effect = account.charge(effect)\n            given = yield effect\n",
         new="            given = yield effect\n            account.charge(effect)\n",
         caught_by="it_charges_before_it_passes_on",
-        passes=("it_ends",),
     ),
     LoopFault(
         "a refusal is told once, and then the effect is passed on all the same",
         "within",
-        old="            given = yield account.charge(effect)\n",
-        new="            given = yield account.charge(effect) if account.control.stop is None else effect\n",
+        old="            effect = account.charge(effect)\n",
+        new="            effect = account.charge(effect) if account.control.stop is None else effect\n",
         caught_by="it_does_nothing_after_the_stop",
     ),
     LoopFault(
@@ -53,12 +52,11 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="value.usage or _estimated(effect, value)",
         new="value.usage or Usage()",
         caught_by="it_books_what_was_spent",
-        passes=("it_charges_before_it_passes_on",),
     ),
     LoopFault(
         "a person's stop ends the loop and not the account",
         "Account.refused",
-        old="self.end(EventKind.INTERRUPTED)",
+        old="self.end(INTERRUPTED)",
         new="return LimitReached(self.control)",
         caught_by="it_blames_only_bugs",
     ),
@@ -76,7 +74,6 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="True in [observation.ok for observation in turn.observations]",
         new="turn.observations[-1].ok",
         caught_by="it_counts_a_round_by_all_it_brought",
-        passes=("it_obeys_the_machine",),
     ),
     LoopFault(
         "the turns are cleared when the run stops",
@@ -84,7 +81,6 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="except Exception as error:\n",
         new="except Exception as error:\n        context.turns.clear()\n",
         caught_by="it_keeps_every_thought",
-        passes=("it_has_an_answer_exactly_when_final",),
     ),
     LoopFault(
         "EA11: at a forced stop the last thing said is returned as the answer",
@@ -105,10 +101,9 @@ LOOP_FAULTS: tuple[Fault, ...] = (
     LoopFault(
         "the answer in hand is dropped at a limit",
         "AgentLoop._rounds",
-        old="account.post(_E.ANSWER_GIVEN,",
-        new="account.post(_E.OTHER_EFFECT); account.post(_E.ANSWER_GIVEN,",
+        old="account.post(ANSWER_GIVEN,",
+        new="account.post(OTHER_EFFECT); account.post(ANSWER_GIVEN,",
         caught_by="it_lets_an_answer_win",
-        passes=("it_ends_within_the_worst_case",),
     ),
     LoopFault(
         "EA05, EA24: the history is kept on the loop between runs",
@@ -139,7 +134,6 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="if left and account.made > made:",
         new="if left:",
         caught_by="it_gives_each_call_one_observation",
-        passes=("it_keeps_every_thought",),
     ),
     LoopFault(
         "EA09: a reply that nobody could read is acted on",
@@ -147,7 +141,6 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="call.problem or self.act(call)",
         new="self.act(call)",
         caught_by="it_never_acts_on_a_report",
-        passes=("it_obeys_the_machine",),
     ),
     LoopFault(
         "the model's own ids are kept, and two calls share one",
@@ -155,7 +148,6 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old='f"{prefix}{place}"',
         new='"call_1"',
         caught_by="it_gives_every_call_its_own_id",
-        passes=("it_ends_within_the_worst_case",),
     ),
     LoopFault(
         "ids repeat in the loops inside",
@@ -171,7 +163,6 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="context.turns[-1] = context.turns[-1]._replace(warnings=warnings)",
         new="pass",
         caught_by="it_shows_warnings_to_the_next_round",
-        passes=("it_only_adds_to_history",),
     ),
     LoopFault(
         "a compaction drops the oldest turn",
@@ -187,6 +178,5 @@ LOOP_FAULTS: tuple[Fault, ...] = (
         old="_EMPTY_ANSWER if _is_empty(decision.answer) else None",
         new="None",
         caught_by="it_refuses_an_empty_answer",
-        passes=("it_obeys_the_machine",),
     ),
 )

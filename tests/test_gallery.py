@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from agentloop import Account, AgentLoop, EventKind, Limits, advance
 from tests.gallery import FAULTS as MACHINE_FAULTS
 from tests.gallery import Fault, wrong_version
 from tests.gallery_loop import LOOP_FAULTS
+from tests.gallery_protocols import PROTOCOL_FAULTS
 from tests.workbench import promises
 
-FAULTS = (*MACHINE_FAULTS, *LOOP_FAULTS)
+FAULTS = (*MACHINE_FAULTS, *LOOP_FAULTS, *PROTOCOL_FAULTS)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -31,9 +30,10 @@ def test_a_fault_keeps_the_promises_it_says_it_keeps(fault: Fault, name: str) ->
     promises(fault.check)[name](wrong_version(fault))
 
 
-def test_every_promise_of_the_machine_is_needed() -> None:
-    caught = Counter(fault.caught_by for fault in FAULTS if fault.check == "machine")
-    assert set(caught) == set(promises("machine"))
+@pytest.mark.parametrize("check", ["machine", "reader", "toolbox"])
+def test_every_promise_is_needed(check: str) -> None:
+    caught = {fault.caught_by for fault in FAULTS if fault.check == check}
+    assert caught == set(promises(check))
 
 
 def test_names_are_told_once() -> None:
@@ -61,8 +61,8 @@ def test_a_changed_method_is_used_too() -> None:
     fault = Fault(
         "free of charge",
         "Account.charge",
-        "self.post(_MODEL_CALL",
-        "print(_MODEL_CALL",
+        "self.post(MODEL_CALL",
+        "print(MODEL_CALL",
         caught_by="",
         of="AgentLoop",
     )

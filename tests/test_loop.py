@@ -254,12 +254,12 @@ def test_EFFECTS(effect: Any, effects: int) -> None:
 
 
 def test_TOKEN_BUDGET() -> None:
-    weather = Weather(tokens=10)
-    result = run(AgentLoop(thinking(), limits=replace(AMPLE, tokens=30)), weather)
-    assert (result.stop, weather.asked, result.control.tokens) == (StopReason.TOKEN_BUDGET, 3, 30)
-    weather = Weather(tokens=10)
-    result = run(AgentLoop(thinking(), limits=replace(AMPLE, tokens=31)), weather)
-    assert (result.stop, weather.asked, result.control.tokens) == (StopReason.TOKEN_BUDGET, 4, 40)
+    weather = Weather(tokens=1000)
+    result = run(AgentLoop(thinking(), limits=replace(AMPLE, tokens=3000)), weather)
+    assert (result.stop, weather.asked, result.control.tokens) == (StopReason.TOKEN_BUDGET, 3, 3000)
+    weather = Weather(tokens=1000)
+    result = run(AgentLoop(thinking(), limits=replace(AMPLE, tokens=3500)), weather)
+    assert (result.stop, weather.asked, result.control.tokens) == (StopReason.TOKEN_BUDGET, 4, 4000)
 
 
 def test_COST_BUDGET() -> None:
@@ -491,7 +491,7 @@ def test_an_objection_is_an_observation_and_a_better_answer_ends_the_run() -> No
 def test_the_summary_names_the_limit_and_what_was_found() -> None:
     result = run(AgentLoop(thinking(WEATHER, BROKEN), limits=replace(AMPLE, rounds=1)))
     assert result.summary.splitlines() == [
-        "MAX_ITERATIONS: no round is left, after 1 rounds (1 of 1 rounds used)",
+        "MAX_ITERATIONS: no round is left (1 of 1 rounds used)",
         "Found so far:",
         "- get_weather(city='北京'): 北京: 晴",
     ]
