@@ -18,6 +18,10 @@ loop safe is not the model, it is the control around it, and that control is kep
 Two rules keep the halves apart: nobody but ``advance`` makes a ``Control``, and the machine never
 sees a word of text.
 
+It is one file, and a long one, since a learner should have to open only one: a quarter of it each for
+the machine, the loop with its vocabulary, the drivers, and the toolbox. Read the first half; the rest
+can wait.
+
 Glossary
 --------
 state        where the loop stands (``AgentState``): one of six, from IDLE to TERMINATED
@@ -25,11 +29,18 @@ round        one visit to REASONING: one thought, and what was done and seen bec
 turn         a finished round as history keeps it: the thought, its calls, one observation a call
 event        what happened, told to the machine; spending is an event too
 limit        a finite bound that ``advance`` enforces; there is no value that means "unlimited"
+verdict      the reason by which a stop rule ends a run
 account      one program's standing with the machine: its Control, and the Limits it is held to
 effect       a wish of a program (ask the model, run a tool, ask a person, wait); data, not a deed
 outcome      what came of an effect, and the run's time then, in seconds
 hook         a function the loop is built from: reason, act, perceive, accept, a stop rule
+guard        a hook wrapped round another: retry, approval, a breaker
+view         what chooses, round by round, which finished turns the model is shown
 program      a generator that yields effects and is sent outcomes; hooks may be programs
+strand       one of the programs that run side by side
+stage        what steps them from outcome to outcome, for whichever driver
+journal      what a run asked for and what came of it; from it a run is replayed or resumed
+world        what a driver can reach: the model, the tools, a person, a clock
 driver       the only code that performs effects
 """
 
@@ -46,7 +57,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
 from enum import Enum
 from types import GeneratorType, NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
 # --- The machine ------------------------------------------------------------------------------
 # Everything about state lives in this half; it knows no model, no tool and no text.
@@ -772,6 +783,11 @@ class Account:
         if after.stop is not None and after.stop is not StopReason.FINAL_ANSWER:
             raise LimitReached(after)
 
+    def stop(self, reason: StopReason) -> NoReturn:
+        """End the run by a rule's verdict."""
+        self.post(STOP_RULED, stop=reason)
+        raise AssertionError("a verdict always ends a run")
+
     def check(self) -> None:
         """Raise ``LimitReached`` if the account has ended: a hook may have swallowed that it was told so."""
         if self.control.stop is not None:
@@ -948,10 +964,16 @@ class LoopContext:
         self.answer: Any = None
 
 
-def call_tool(call: ToolCall) -> Program[Observation]:
-    """The plainest ``act``: run the tool and see what comes."""
-    observation: Observation = (yield CallTool(call)).value
-    return observation
+_LIMIT_OF = {
+    StopReason.TOO_MANY_FAILURES: "failures",
+    StopReason.MAX_ITERATIONS: "rounds",
+    StopReason.MODEL_CALLS: "model_calls",
+    StopReason.TOOL_CALLS: "tool_calls",
+    StopReason.EFFECTS: "effects",
+    StopReason.TOKEN_BUDGET: "tokens",
+    StopReason.COST_BUDGET: "cost",
+    StopReason.WALL_CLOCK: "seconds",
+}
 
 
 class Result(NamedTuple):
@@ -992,24 +1014,29 @@ class Result(NamedTuple):
         return f"{ending} ({getattr(self.control, name):g} of {getattr(self.limits, name):g} {name} used)"
 
 
-_LIMIT_OF = {
-    StopReason.TOO_MANY_FAILURES: "failures",
-    StopReason.MAX_ITERATIONS: "rounds",
-    StopReason.MODEL_CALLS: "model_calls",
-    StopReason.TOOL_CALLS: "tool_calls",
-    StopReason.EFFECTS: "effects",
-    StopReason.TOKEN_BUDGET: "tokens",
-    StopReason.COST_BUDGET: "cost",
-    StopReason.WALL_CLOCK: "seconds",
-}
-
-
 class LoopError(Exception):
     """A hook raised: ``__cause__`` is the original exception, ``result`` all there was until then."""
 
     def __init__(self, result: Result, error: Exception) -> None:
         super().__init__(f"a hook raised {type(error).__name__}: {error} (turns kept: {len(result.turns)})")
         self.result = result
+
+
+def call_tool(call: ToolCall) -> Program[Observation]:
+    """The plainest ``act``: run the tool and see what comes."""
+    observation: Observation = (yield CallTool(call)).value
+    return observation
+
+
+_EMPTY_ANSWER = "The final answer is empty. Give the answer itself."
+_NOT_RUN = Observation("Not run: the run ended before this call.", False, Kind.NOT_RUN)
+_UNFINISHED = Observation(
+    "The run ended during this call; whether it took effect is not known.", False, Kind.UNCERTAIN
+)
+
+
+def _is_empty(answer: Any) -> bool:
+    return answer is None or (isinstance(answer, str) and not answer.strip())
 
 
 @dataclass(frozen=True)
@@ -1048,7 +1075,7 @@ class AgentLoop:
         account, context = Account(self.limits, self.watch), LoopContext(task)
         try:
             if not isinstance(task, str) or not task.strip():
-                account.post(STOP_RULED, stop=StopReason.INVALID_TASK)
+                account.stop(StopReason.INVALID_TASK)
             yield from account.open(task)
             yield from within(account, self._rounds(account, context))
         except Exception as error:
@@ -1086,7 +1113,7 @@ class AgentLoop:
         if self.perceive is not None:
             perceived = yield from settle(self.perceive(context.task))
             if isinstance(perceived, StopReason):
-                account.post(STOP_RULED, stop=perceived)
+                account.stop(perceived)
             if not isinstance(perceived, Mapping | None):
                 raise TypeError(f"perceive must return a mapping, a StopReason or None, not {perceived!r}")
             context.working_memory.update(perceived or {})
@@ -1156,17 +1183,6 @@ class AgentLoop:
         if warnings:
             context.turns[-1] = context.turns[-1]._replace(warnings=warnings)
         return next((verdict for verdict in verdicts if isinstance(verdict, StopReason)), None)
-
-
-_EMPTY_ANSWER = "The final answer is empty. Give the answer itself."
-_NOT_RUN = Observation("Not run: the run ended before this call.", False, Kind.NOT_RUN)
-_UNFINISHED = Observation(
-    "The run ended during this call; whether it took effect is not known.", False, Kind.UNCERTAIN
-)
-
-
-def _is_empty(answer: Any) -> bool:
-    return answer is None or (isinstance(answer, str) and not answer.strip())
 
 
 # --- Driving ----------------------------------------------------------------------------------
