@@ -46,6 +46,7 @@ driver       the only code that performs effects
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
@@ -153,6 +154,9 @@ class Event(NamedTuple):
     closed: Control | None = None  # the ended Control of the enclosing account
 
 
+LARGEST = 1e300  # beyond it a number is as good as infinite
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on one run, all of them finite and positive (article B, 硬上限).
@@ -175,7 +179,7 @@ class Limits:
         for field in fields(self):
             value, whole = getattr(self, field.name), field.type == "int"
             numbers = int if whole else (int, float)
-            if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, numbers) or not 0 < value < LARGEST:
                 wanted = "a whole number of at least 1" if whole else "a finite number above 0"
                 raise ValueError(
                     f"Limits.{field.name} must be {wanted}, not {value!r}: "
@@ -609,7 +613,8 @@ def count_tokens(messages: Iterable[Message]) -> int:
 
 
 # --- Effects: what a program may want from the world ------------------------------------------
-# ``allowed`` is how long an effect may take, in seconds; the account sets it for whatever can hang.
+# ``allowed`` is how long an effect may take once it is begun, in seconds, and ``deadline`` the run's
+# time from which it is not begun any more. The account sets both.
 
 
 class Start(NamedTuple):
@@ -617,6 +622,7 @@ class Start(NamedTuple):
 
     task: Any
     allowed: float = math.inf
+    deadline: float = math.inf
 
 
 class CallModel(NamedTuple):
@@ -631,6 +637,7 @@ class CallModel(NamedTuple):
     stop: tuple[str, ...] = ()
     tokens: int = 0
     allowed: float = math.inf
+    deadline: float = math.inf
 
 
 class CallTool(NamedTuple):
@@ -638,6 +645,7 @@ class CallTool(NamedTuple):
 
     call: ToolCall
     allowed: float = math.inf
+    deadline: float = math.inf
 
 
 class AskHuman(NamedTuple):
@@ -645,6 +653,7 @@ class AskHuman(NamedTuple):
 
     question: str
     allowed: float = math.inf
+    deadline: float = math.inf
 
 
 class Sleep(NamedTuple):
@@ -652,6 +661,7 @@ class Sleep(NamedTuple):
 
     seconds: float
     allowed: float = math.inf
+    deadline: float = math.inf
 
 
 class Do(NamedTuple):
@@ -665,6 +675,7 @@ class Do(NamedTuple):
     label: str
     function: Callable[[], Any]
     allowed: float = math.inf
+    deadline: float = math.inf
     repeatable: bool = False
 
 
@@ -673,6 +684,7 @@ class Together(NamedTuple):
 
     programs: tuple[Program[Any], ...]
     allowed: float = math.inf
+    deadline: float = math.inf
 
 
 Effect = Start | CallModel | CallTool | AskHuman | Sleep | Do | Together
@@ -715,7 +727,7 @@ class Interrupted(Exception):
 
 
 class EffectFailed(Exception):
-    """Thrown into a program when the function of a ``Do`` raised, at ``at`` seconds of the run."""
+    """Thrown into a program when a ``Do`` or a ``Sleep`` failed, at ``at`` seconds of the run."""
 
     def __init__(self, text: str, at: float) -> None:
         super().__init__(text)
@@ -749,12 +761,15 @@ class Account:
         self.closed = False  # whether an account around this one has ended, and this one with it
         self._watch = watch
         self._began = self._at = 0.0
+        self._deadline = limits.seconds
         self._tokens, self._cost = 0, 0.0  # spent, and not yet told to the machine
+        self._reserved = 0  # tokens of the requests that are under way
 
     def open(self, task: Any) -> Program[None]:
         """Leave IDLE: ask the world for a number and the time, unless an enclosing account refuses."""
         try:
             self.number, self._began = yield Start(task)
+            self._deadline = self._began + self.limits.seconds
         except (LimitReached, Interrupted) as refusal:
             raise self.refused(refusal) from None
         self.post(TASK_ARRIVED)
@@ -777,7 +792,8 @@ class Account:
         tokens, cost, at = self._tokens, self._cost, self._at
         event = _new(Event, (kind, ok, calls, tokens, cost, at, needs_tokens, needs_seconds, stop, closed))
         after = self.control = advance(before, event, self.limits)
-        self._tokens, self._cost = 0, 0.0
+        if tokens or cost:
+            self._tokens, self._cost = 0, 0.0
         if self._watch is not None:
             self._watch(Step(before, event, after, turn))
         if after.stop is not None and after.stop is not StopReason.FINAL_ANSWER:
@@ -806,36 +822,54 @@ class Account:
 
         Raises ``TypeError`` for what no driver could perform, and counts it too: nothing is free.
         """
-        if isinstance(effect, CallModel):
-            messages, tools, stop, tokens, allowed = effect
-            size = tokens or _size(messages)
-            if isinstance(size, int) and size >= 0:
-                self.post(MODEL_CALL, True, 0, size)
-                return _new(CallModel, (messages, tools, stop, size, self._allowed(allowed)))
-        if isinstance(effect, CallTool) and isinstance(effect.call, ToolCall):
-            self.post(TOOL_CALL)
-            call = effect.call if effect.call.id else self._named(effect.call)
-            return _new(CallTool, (call, self._allowed(effect.allowed)))
-        if isinstance(effect, Sleep) and isinstance(effect.seconds, (int, float)) and effect.seconds >= 0:
-            self.post(OTHER_EFFECT, needs_seconds=effect.seconds)
-            return effect
-        self.post(OTHER_EFFECT)
-        if isinstance(effect, Do):
-            return effect._replace(allowed=self._allowed(effect.allowed))
-        if isinstance(effect, Together):
-            return Together(tuple(within(self, program) for program in effect.programs))
-        if isinstance(effect, (Start, AskHuman)):
-            return effect
-        raise TypeError(_no_effect(effect))
+        before = self.control
+        try:
+            if isinstance(effect, CallModel):
+                messages, tools, stop, tokens, allowed, deadline = effect
+                size = tokens or count_tokens(messages)
+                if isinstance(size, int) and size >= 0:
+                    self.post(MODEL_CALL, True, 0, size + self._reserved)
+                    self._reserved += size
+                    allowed, deadline = self._in_time(allowed, deadline)
+                    return _new(CallModel, (messages, tools, stop, size, allowed, deadline))
+            elif isinstance(effect, CallTool):
+                call, allowed, deadline = effect
+                if isinstance(call, ToolCall):
+                    self.post(TOOL_CALL)
+                    allowed, deadline = self._in_time(allowed, deadline)
+                    return _new(CallTool, (call if call.id else self._named(call), allowed, deadline))
+            elif isinstance(effect, Sleep):
+                if isinstance(effect.seconds, (int, float)) and effect.seconds >= 0:
+                    self.post(OTHER_EFFECT, needs_seconds=effect.seconds)
+                    return effect._replace(deadline=self._in_time(effect.allowed, effect.deadline)[1])
+            elif isinstance(effect, Do):
+                self.post(OTHER_EFFECT)
+                allowed, deadline = self._in_time(effect.allowed, effect.deadline)
+                return effect._replace(allowed=allowed, deadline=deadline)
+            elif isinstance(effect, Together):
+                self.post(OTHER_EFFECT)
+                return Together(tuple(within(self, program) for program in effect.programs))
+            elif isinstance(effect, (Start, AskHuman)):
+                self.post(OTHER_EFFECT)
+                return effect
+            raise TypeError(_no_effect(effect))
+        except LimitReached:
+            raise
+        except Exception:
+            if self.control is before:
+                self.post(OTHER_EFFECT)
+            raise
 
     def book(self, effect: Effect, value: Any, at: float) -> None:
         """Note what came of an effect and what it cost; the next event tells the machine."""
         self.made += 1
         self._at = at - self._began
-        if isinstance(value, Reply) and isinstance(effect, CallModel):
-            usage = value.usage or _estimated(effect, value)
-            self._tokens += usage.tokens
-            self._cost += usage.cost
+        if isinstance(effect, CallModel):
+            self._reserved -= effect.tokens
+            if isinstance(value, Reply):
+                usage = value.usage or _estimated(effect, value)
+                self._tokens += usage.tokens
+                self._cost += usage.cost
 
     def refused(self, refusal: LimitReached | Interrupted) -> LimitReached:
         """Close the account for a refusal, and return what to throw into whoever still wants to spend."""
@@ -851,20 +885,13 @@ class Account:
         """A hook's own call gets its id here, as a decision's calls get theirs from the loop."""
         return call._replace(id=f"call_{self.number}_effect_{self.control.effects}")
 
-    def _allowed(self, seconds: float) -> float:
-        """How long one call may take: what it asks for, its own limit, or what is left of the run."""
+    def _in_time(self, allowed: float, deadline: float) -> tuple[float, float]:
+        """How long one call may take, given its own limit and the run's; and when the run's time is up."""
         limits = self.limits
         left = limits.seconds - self.control.seconds
-        limit = limits.call_seconds if limits.call_seconds < left else left
-        return seconds if seconds < limit else limit
-
-
-def _size(messages: Any) -> int | None:
-    """The estimated tokens of a request that does not tell; ``None`` for what is no request."""
-    try:
-        return count_tokens(messages)
-    except (TypeError, AttributeError):
-        return None
+        longest = limits.call_seconds if limits.call_seconds < left else left
+        ends = self._deadline
+        return allowed if allowed < longest else longest, deadline if deadline < ends else ends
 
 
 def _estimated(request: CallModel, reply: Reply) -> Usage:
@@ -890,12 +917,14 @@ def within(account: Account, program: Program[T]) -> Program[T]:
         try:
             effect = step(given)
         except StopIteration as finished:
-            value: T = finished.value
-            return value
+            result: T = finished.value
+            return result
         try:
-            effect = account.charge(effect)
+            if not account.closed:  # else the account around it refuses, and counts
+                effect = account.charge(effect)
             given = yield effect
-            account.book(effect, *given)
+            value, at = given
+            account.book(effect, value, at)
             step = program.send
         except GeneratorExit:
             program.close()
@@ -1018,13 +1047,13 @@ class LoopError(Exception):
     """A hook raised: ``__cause__`` is the original exception, ``result`` all there was until then."""
 
     def __init__(self, result: Result, error: Exception) -> None:
-        super().__init__(f"a hook raised {type(error).__name__}: {error} (turns kept: {len(result.turns)})")
+        super().__init__(f"a hook raised {_told(error)} (turns kept: {len(result.turns)})")
         self.result = result
 
 
 def call_tool(call: ToolCall) -> Program[Observation]:
     """The plainest ``act``: run the tool and see what comes."""
-    observation: Observation = (yield CallTool(call)).value
+    observation: Observation = (yield _new(CallTool, (call, math.inf, math.inf))).value
     return observation
 
 
@@ -1138,10 +1167,10 @@ class AgentLoop:
         """Run each call in order and add the turn, whole also where the run ends in the middle of it."""
         if type(decision) is not Act or not decision.calls:
             raise TypeError(f"reason must return an Act with calls, or a Finish, not {decision!r}")
-        prefix = f"call_{account.number}_{account.control.rounds}_"
+        number, rounds = account.number, account.control.rounds
         calls = tuple(
             [
-                _new(ToolCall, (name, arguments, f"{prefix}{place}", problem))
+                _new(ToolCall, (name, arguments, f"call_{number}_{rounds}_{place}", problem))
                 for place, (name, arguments, _, problem) in enumerate(decision.calls, 1)
             ]
         )
@@ -1152,7 +1181,8 @@ class AgentLoop:
             account.post(SUBMITTED, True, len(calls))
             for call in calls:
                 made = account.made
-                account.check()
+                if observations:
+                    account.check()
                 observation = call.problem or self.act(call)
                 if isinstance(observation, GeneratorType):
                     observation = yield from observation
@@ -1173,16 +1203,21 @@ class AgentLoop:
 
     def _ruled(self, account: Account, context: LoopContext) -> Program[StopReason | None]:
         """Ask every stop rule: the first reason is the verdict, and words become the turn's warnings."""
-        verdicts = []
+        reason = None
+        warnings = []
         for rule in self.stops:
-            verdict = yield from settle(rule(account.control, context))
-            if not isinstance(verdict, StopReason | str | None):
+            verdict = rule(account.control, context)
+            if isinstance(verdict, GeneratorType):
+                verdict = yield from verdict
+            if isinstance(verdict, StopReason):
+                reason = reason or verdict
+            elif isinstance(verdict, str):
+                warnings.append(verdict)
+            elif verdict is not None:
                 raise TypeError(f"a stop rule returns a StopReason, a warning or None, not {verdict!r}")
-            verdicts.append(verdict)
-        warnings = tuple(verdict for verdict in verdicts if isinstance(verdict, str))
         if warnings:
-            context.turns[-1] = context.turns[-1]._replace(warnings=warnings)
-        return next((verdict for verdict in verdicts if isinstance(verdict, StopReason)), None)
+            context.turns[-1] = context.turns[-1]._replace(warnings=tuple(warnings))
+        return reason
 
 
 # --- Driving ----------------------------------------------------------------------------------
@@ -1222,20 +1257,22 @@ class ProgramChanged(Exception):
 
 
 class Journal:
-    """The memory of a run: what was asked for, before it was done, and what came of it, in that order.
+    """The memory of a run: what was begun, before it was done, and what came of it, in that order.
 
-    Running the same program on it again brings the run back to where it stood.
+    Running the same program on it again brings the run back to where it stood. Outcomes are kept as
+    they are, so a program must not change a value that it was sent.
     """
 
     def __init__(self, outcomes: Iterable[tuple[Address, str, Outcome]] = ()) -> None:
         self.outcomes = list(outcomes)
-        self.intents: dict[Address, str] = {}  # asked for, and no outcome yet
+        self.intents: dict[Address, str] = {}  # begun, and no outcome yet
 
     def intend(self, address: Address, asked: str) -> None:
         self.intents[address] = asked
 
-    def record(self, address: Address, outcome: Outcome) -> None:
-        self.outcomes.append((address, self.intents.pop(address), outcome))
+    def record(self, address: Address, asked: str, outcome: Outcome) -> None:
+        self.intents.pop(address, None)
+        self.outcomes.append((address, asked, outcome))
 
     def rewound(self, count: int) -> Journal:
         """A new journal of the first ``count`` outcomes: from there a run can take another way."""
@@ -1266,9 +1303,9 @@ _Next = tuple[Strand, Outcome | None]  # a step still to be taken
 class Stage:
     """Steps one program, and under ``Together`` many, from outcome to outcome, and keeps the journal.
 
-    ``waiting`` are the strands whose effects are to be performed first. A driver performs them and
-    hands each value to ``deliver``, which returns the strands that then wait for something new. A
-    call that a journal intended and never saw the outcome of is repeated only if ``repeatable``
+    ``waiting`` are the strands whose effects are to be performed first. A driver says ``begin``,
+    performs, and hands the value to ``deliver``, which returns the strands that then wait for
+    something new. A call that a journal saw begin and never end is repeated only if ``repeatable``
     says so of its tool; otherwise its outcome is that nobody knows.
     """
 
@@ -1280,7 +1317,7 @@ class Stage:
     ) -> None:
         self.finished = False
         self.at = 0.0
-        self._journal = journal
+        self.journal = journal
         self._loops = 0
         self._value: Any = None
         self._error: BaseException | None = None
@@ -1301,13 +1338,14 @@ class Stage:
         if type(strand.effect) is Start and type(value) is not Failure:
             value = self._loops = self._loops + 1
         outcome = _new(Outcome, (value, at))
-        if self._journal is None:
-            return self._step(strand, outcome)
-        self._journal.record(strand.address, outcome)
-        waiting = self._step(strand, outcome)
-        for asking in waiting:
-            self._journal.intend(asking.address, describe(asking.effect))
-        return waiting
+        if self.journal is not None:
+            self.journal.record(strand.address, describe(strand.effect), outcome)
+        return self._step(strand, outcome)
+
+    def begin(self, strand: Strand) -> None:
+        """Say that a strand's effect is about to be performed: nobody may do it again unawares."""
+        if self.journal is not None:
+            self.journal.intend(strand.address, describe(strand.effect))
 
     def fail(self, error: BaseException) -> None:
         """End everything: a driver could not go on."""
@@ -1372,6 +1410,8 @@ class Stage:
         """Hand over the recorded outcomes in the order in which they arrived."""
         waiting = {strand.address: strand for strand in self.waiting}
         for address, asked, outcome in journal.outcomes:
+            if self.finished:
+                break
             strand = _unchanged(address, asked, waiting.pop(address, None))
             if isinstance(strand.effect, Start) and isinstance(outcome.value, int):
                 self._loops = outcome.value
@@ -1386,7 +1426,6 @@ class Stage:
             effect, asked = strand.effect, journal.intents.get(strand.address)
             if asked is not None:
                 _unchanged(strand.address, asked, strand)
-            journal.intend(strand.address, describe(effect))
             doubt = None if asked is None else _doubt(effect, repeatable)
             if doubt is None:
                 waiting.append(strand)
@@ -1497,7 +1536,7 @@ def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
     try:
         return as_reply(world.model(effect))
     except (Exception, SystemExit) as error:
-        return _model_error(f"failed: {type(error).__name__}: {error}")
+        return _model_error(f"failed: {_told(error)}")
 
 
 def as_reply(answer: Any) -> Reply | Observation:
@@ -1509,17 +1548,42 @@ def as_reply(answer: Any) -> Reply | Observation:
     if not isinstance(answer, Reply):
         return _model_error(f"returned {type(answer).__name__}; a model returns a Reply or text")
     text, tool_calls, usage = answer
-    if usage is not None and not (0 <= usage.tokens < math.inf and 0 <= usage.cost < math.inf):
-        return _model_error(f"reported an impossible usage: {usage}")
-    if isinstance(text, str) and isinstance(tool_calls, tuple):
+    if type(text) is str and type(tool_calls) is tuple and (usage is None or _is_plain(usage)):
         return answer
-    if isinstance(text, (str, NoneType)) and isinstance(tool_calls, (list, tuple, NoneType)):
-        return Reply(text or "", tuple(tool_calls or ()), usage)
-    return _model_error("returned a Reply that does not hold text and a tuple of calls")
+    if not isinstance(text, (str, NoneType)) or not isinstance(tool_calls, (tuple, list, NoneType)):
+        return _model_error("returned a Reply that does not hold text and a tuple of calls")
+    if usage is not None:
+        usage = _sensible(usage)
+        if usage is None:
+            return _model_error(f"reported an impossible usage: {on_one_line(_written(answer.usage, repr))}")
+    return _new(Reply, (text or "", tuple(tool_calls or ()), usage))
+
+
+#: What no model can have used, in tokens: a reply that claims it is taken for a failure.
+MOST_TOKENS = 10**12
+
+
+def _is_plain(usage: Usage) -> bool:
+    tokens, cost = usage
+    return type(tokens) is int and 0 <= tokens < MOST_TOKENS and type(cost) is float and 0 <= cost < math.inf
+
+
+def _sensible(usage: Usage) -> Usage | None:
+    """The usage in plain numbers; ``None`` for what cannot be true."""
+    try:
+        plain = Usage(int(usage.tokens), float(usage.cost))
+    except (TypeError, ValueError, ArithmeticError, AttributeError):
+        return None
+    return plain if _is_plain(plain) else None
 
 
 def _model_error(what: str) -> Observation:
     return Observation(f"The model {what}.", False, Kind.MODEL_ERROR)
+
+
+def _told(error: BaseException) -> str:
+    """An exception in words, whatever its own text does."""
+    return f"{type(error).__name__}: {cut(_written(error, str), 2000)}"
 
 
 def _run_tool(effect: CallTool, world: World) -> Observation:
@@ -1534,14 +1598,22 @@ def _ask_human(effect: AskHuman, world: World) -> Any:
     try:
         return world.human(effect.question)
     except Exception as error:
-        return Observation(f"Asking failed: {type(error).__name__}: {error}", False, Kind.NO_HUMAN)
+        return Observation(f"Asking failed: {_told(error)}", False, Kind.NO_HUMAN)
 
 
 def _do(effect: Do, world: World) -> Any:
     try:
         return effect.function()
     except Exception as error:
-        return Failure(f"{type(error).__name__}: {error}")
+        return Failure(_told(error))
+
+
+def _sleep(effect: Sleep, world: World) -> Any:
+    try:
+        world.sleep(effect.seconds)
+    except Exception as error:
+        return Failure(_told(error))
+    return None
 
 
 _PERFORM: dict[type, Callable[[Any, World], Any]] = {
@@ -1549,7 +1621,7 @@ _PERFORM: dict[type, Callable[[Any, World], Any]] = {
     CallModel: _ask_model,
     CallTool: _run_tool,
     AskHuman: _ask_human,
-    Sleep: lambda effect, world: world.sleep(effect.seconds),
+    Sleep: _sleep,
     Do: _do,
 }
 
@@ -1558,7 +1630,16 @@ def too_late(effect: Effect) -> Any:
     """The outcome of a call that was left behind when its time was up; its late result is ignored."""
     doubt = "" if isinstance(effect, CallModel) else "; whether it took effect is not known"
     text = f"Timed out after {effect.allowed:g} s and was left behind{doubt}."
-    return Failure(text) if isinstance(effect, Do) else Observation(text, False, Kind.TIMEOUT)
+    return _without_result(effect, text, Kind.TIMEOUT)
+
+
+def not_begun(effect: Effect) -> Any:
+    """The outcome of an effect whose turn came when the run's time was up already."""
+    return _without_result(effect, "Not begun: the run's time was up.", Kind.NOT_RUN)
+
+
+def _without_result(effect: Effect, text: str, kind: Kind) -> Any:
+    return Failure(text) if isinstance(effect, (Do, Sleep)) else Observation(text, False, kind)
 
 
 def drive(
@@ -1573,10 +1654,10 @@ def drive(
     that follows is recorded. Ctrl-C and ``interrupt`` end the run with HUMAN. Raises what the
     program raises, and ``ProgramChanged`` where the journal is another program's.
     """
-    stage = Stage(program, journal, world.may_repeat)
-    clock = RunClock(world.clock, stage.at)
-    performer = _Inline if world.inline else _Crew
-    performer(stage, world, clock, interrupt or Interrupt()).run()
+    performer = (_Inline if world.inline else _Crew)(world, interrupt or Interrupt())
+    with _ctrl_c(performer.on_ctrl_c):
+        stage = Stage(program, journal, world.may_repeat)
+        performer.run(stage, RunClock(world.clock, stage.at))
     result: T = stage.result
     return result
 
@@ -1584,37 +1665,44 @@ def drive(
 class _Inline:
     """Performs effects one after another on the caller's thread."""
 
-    def __init__(self, stage: Stage, world: World, clock: RunClock, interrupt: Interrupt) -> None:
-        self.stage, self.world, self.clock, self.interrupt = stage, world, clock, interrupt
+    def __init__(self, world: World, interrupt: Interrupt) -> None:
+        self.world, self.interrupt = world, interrupt
         self.performing = False
 
-    def run(self) -> None:
-        deliver, now, world, interrupt = self.stage.deliver, self.clock.now, self.world, self.interrupt
-        with _ctrl_c(self.on_ctrl_c):
-            waiting = deque(self.stage.waiting)
-            while waiting and not self.stage.finished:
-                strand = waiting.popleft()
-                effect, began = strand.effect, now()
-                try:
-                    self.performing = True
-                    value = STOPPED_BY_A_PERSON if interrupt.raised else _PERFORM[type(effect)](effect, world)
-                    self.performing = False
-                except KeyboardInterrupt:
-                    self.performing = False
-                    interrupt.set()
+    def run(self, stage: Stage, clock: RunClock) -> None:
+        begin, deliver, now = stage.begin, stage.deliver, clock.now
+        world, interrupt, journaled = self.world, self.interrupt, stage.journal is not None
+        waiting = deque(stage.waiting)
+        while waiting and not stage.finished:
+            strand = waiting.popleft()
+            effect, began = strand.effect, now()
+            try:
+                self.performing = True
+                if interrupt.raised:
                     value = STOPPED_BY_A_PERSON
-                at = now()
-                if at - began > effect.allowed:
-                    value = too_late(effect)
-                if type(effect) is AskHuman:
-                    at = self.clock.stood_still(began)
-                waiting += deliver(strand, value, at)
+                elif began >= effect.deadline:
+                    value = not_begun(effect)
+                else:
+                    if journaled:
+                        begin(strand)
+                    value = _PERFORM[type(effect)](effect, world)
+                self.performing = False
+            except KeyboardInterrupt:
+                self.performing = False
+                interrupt.set()
+                value = STOPPED_BY_A_PERSON
+            at = now()
+            if at - began > effect.allowed:
+                value = too_late(effect)
+            if type(effect) is AskHuman:
+                at = clock.stood_still(began)
+            waiting += deliver(strand, value, at)
 
     def on_ctrl_c(self) -> None:
-        """Break off what is being performed, but never a program in the middle of a step."""
-        self.interrupt.set()
-        if self.performing:
+        """Break off what is being performed; a program in the middle of a step only when asked twice."""
+        if self.performing or self.interrupt.raised:
             raise KeyboardInterrupt
+        self.interrupt.set()
 
 
 class Term(NamedTuple):
@@ -1637,26 +1725,37 @@ class _Crew:
     itself and hires a replacement.
     """
 
-    def __init__(self, stage: Stage, world: World, clock: RunClock, interrupt: Interrupt) -> None:
+    stage: Stage
+    clock: RunClock
+
+    def __init__(self, world: World, interrupt: Interrupt) -> None:
         import queue
         import threading
 
-        self.stage, self.world, self.clock, self.interrupt = stage, world, clock, interrupt
+        self.world, self.interrupt = world, interrupt
         self.lock = threading.Lock()  # held to step the program, never during a call
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # safe to fill from a signal handler
-        self.ready = deque(stage.waiting)
+        self.ready: deque[Strand] = deque()
         self.begun: dict[Strand, Term] = {}
         self.hired = 0  # threads on their way to an errand
         self.watching_until = math.inf
 
-    def run(self) -> None:
-        with self.interrupt.waking(self.notify), _ctrl_c(self.interrupt.set):
+    def run(self, stage: Stage, clock: RunClock) -> None:
+        self.stage, self.clock = stage, clock
+        self.ready.extend(stage.waiting)
+        with self.interrupt.waking(self.notify):
             try:
-                while not self.stage.finished:
+                while not stage.finished:
                     self.wait(self.look())
             except BaseException as error:
-                self.stage.fail(error)  # so that no thread goes on
+                stage.fail(error)  # so that no thread goes on
                 raise
+
+    def on_ctrl_c(self) -> None:
+        """Stop the run; asked twice, stop whatever keeps it from stopping."""
+        if self.interrupt.raised:
+            raise KeyboardInterrupt
+        self.interrupt.set()
 
     def look(self) -> float:
         """Take back what is due, and return how many seconds there are until the next deadline."""
@@ -1671,9 +1770,10 @@ class _Crew:
 
     def wait(self, seconds: float) -> None:
         import queue
+        import threading
 
         try:
-            self.wake.get(timeout=None if seconds == math.inf else max(seconds, 0.0))
+            self.wake.get(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
         except queue.Empty:
             pass
 
@@ -1721,14 +1821,17 @@ class _Crew:
                 self.hire()
 
     def next_errand(self) -> tuple[Strand, Term] | None:
-        if not self.ready or self.interrupt.raised or self.stage.finished:
-            return None
-        strand = self.ready.popleft()
-        now = self.clock.now()
-        term = self.begun[strand] = Term(now, now + strand.effect.allowed)
-        if term.until < self.watching_until:
-            self.notify()
-        return strand, term
+        while self.ready and not self.interrupt.raised and not self.stage.finished:
+            strand, now = self.ready.popleft(), self.clock.now()
+            if now >= strand.effect.deadline:
+                self.deliver(strand, not_begun(strand.effect))
+                continue
+            self.stage.begin(strand)
+            term = self.begun[strand] = Term(now, now + strand.effect.allowed)
+            if term.until < self.watching_until:
+                self.notify()
+            return strand, term
+        return None
 
     def finish(self, strand: Strand, term: Term, value: Any, crash: BaseException | None) -> None:
         if isinstance(crash, KeyboardInterrupt):
@@ -1874,12 +1977,14 @@ class Toolbox:
 
         An ``Observation`` stays what it is. An awaitable is not waited for but reported (TOOL_ERROR).
         """
+        ok, kind = True, Kind.RESULT
         if isinstance(result, Observation):
-            return result
-        if hasattr(type(result), "__await__"):
+            result, ok, kind = result
+        elif hasattr(type(result), "__await__"):
             getattr(result, "close", bool)()  # a coroutine left open would warn; a future has no close
             return self._failed(Kind.TOOL_ERROR, "this tool is asynchronous: it needs an asyncio driver")
-        return Observation(cut(result if isinstance(result, str) else _text_of(result), self._max_characters))
+        text = result if isinstance(result, str) else _text_of(result)
+        return _new(Observation, (cut(text, self._max_characters), ok is True, kind))
 
     def failure(self, call: ToolCall, error: BaseException) -> Observation:
         """Return the observation that tells of an exception raised inside a tool (TOOL_ERROR)."""
@@ -1934,7 +2039,7 @@ class _Tool(NamedTuple):
             if parameter is None:
                 problems.append(f"unexpected argument {_shown(name)}")
             elif type(value) in parameter.exact or parameter.annotation is Any:
-                fitted[name] = value
+                fitted[name] = value if type(value) in _UNCHANGING else _copied(value)
             else:
                 try:
                     fitted[name] = _fit(value, parameter.annotation, name)
@@ -2010,6 +2115,7 @@ _JSON_TYPES = {
     dict: "object",
     NoneType: "null",
 }
+_UNCHANGING = (str, int, float, bool, NoneType)
 _UNDERSTOOD = (*_JSON_TYPES, Literal, Union)
 
 
@@ -2049,6 +2155,14 @@ def _exact(annotation: Any) -> tuple[type, ...]:
     if origin is Union:
         return tuple(kind for member in inner for kind in _exact(member))
     return (origin,) if origin in _JSON_TYPES and not inner else ()
+
+
+def _copied(value: Any) -> Any:
+    """A copy for the tool, which may change what it is given: history is not its to change."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # whoever put something into a call that cannot be copied shares it knowingly
+        return value
 
 
 class _Misfit(Exception):

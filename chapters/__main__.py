@@ -8,18 +8,16 @@ import difflib
 import importlib
 import io
 import os
-import pkgutil
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from chapters.telling import BOLD, Listener, Telling, cut, enter_waited_for, steps_written_to
+from agentloop import on_one_line
+from chapters.telling import BOLD, WIDTH, Telling, enter_waited_for, steps_written_to
 
 FOLDER = Path(__file__).parent
-FORM = re.compile(r"ch(\d\d)_(\w+)")
 
 
 class Chapter(NamedTuple):
@@ -33,10 +31,6 @@ class Chapter(NamedTuple):
     def module(self) -> str:
         return f"ch{self.number}_{self.name}"
 
-    @property
-    def path(self) -> Path:
-        return FOLDER / f"{self.module}.py"
-
     def run(self, tell: Telling) -> None:
         """Run its demo. Nothing of a chapter is imported before."""
         importlib.import_module(f"chapters.{self.module}").demo(tell)
@@ -44,14 +38,13 @@ class Chapter(NamedTuple):
 
 def find_chapters() -> list[Chapter]:
     """All chapters in order; ideas are read from the files without importing them."""
-    names = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]))
-    chapters = [Chapter(form[1], form[2], "") for name in names if (form := FORM.fullmatch(name))]
-    return [chapter._replace(idea=_first_line(chapter.path)) for chapter in chapters]
+    return [_chapter(path) for path in sorted(FOLDER.glob("ch[0-9][0-9]_*.py"))]
 
 
-def _first_line(path: Path) -> str:
+def _chapter(path: Path) -> Chapter:
+    number, _, name = path.stem.removeprefix("ch").partition("_")
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "(no docstring)"
-    return docstring.splitlines()[0]
+    return Chapter(number, name, docstring.splitlines()[0])
 
 
 def find(wanted: str, chapters: Sequence[Chapter]) -> Chapter:
@@ -63,14 +56,11 @@ def find(wanted: str, chapters: Sequence[Chapter]) -> Chapter:
     if len(found) == 1:
         return found[0]
     if found:
-        raise LookupError(f"{wanted!r} could be {_or(chapter.module for chapter in found)}: say more of it")
-    near = difflib.get_close_matches(word, [chapter.name for chapter in chapters], cutoff=0.5)
+        meant = " or ".join(chapter.module for chapter in found)
+        raise LookupError(f"{wanted!r} could be {meant}: say more of it")
+    near = " or ".join(difflib.get_close_matches(word, [chapter.name for chapter in chapters], cutoff=0.5))
     numbers = f"they are {chapters[0].number} to {chapters[-1].number}, and python -m chapters lists them"
-    raise LookupError(f"there is no chapter {wanted!r}: {f'did you mean {_or(near)}?' if near else numbers}")
-
-
-def _or(words: Iterable[str]) -> str:
-    return " or ".join(words)
+    raise LookupError(f"there is no chapter {wanted!r}: {f'did you mean {near}?' if near else numbers}")
 
 
 def main(
@@ -100,10 +90,14 @@ def main(
         parser.error(str(refusal))
     pace = [enter_waited_for(keys, tell)] if wish.step else []
     with opened as file:
-        stories = [(chapter, Telling(out, [*_written(file, chapter), *pace], colour)) for chapter in chosen]
+
+        def run(chapter: Chapter) -> None:
+            written = [steps_written_to(file, chapter.module)] if file else []
+            chapter.run(Telling(out, [*written, *pace], colour))
+
         if wish.chapter == "all":
-            return _run_all(stories, tell)
-        chosen[0].run(stories[0][1])
+            return _run_all(chosen, run, tell)
+        run(chosen[0])
         return 0
 
 
@@ -129,22 +123,18 @@ def _opened(path: str | None) -> AbstractContextManager[TextIO | None]:
     return open(path, "w", encoding="utf-8", errors="backslashreplace") if path else nullcontext()
 
 
-def _written(file: TextIO | None, chapter: Chapter) -> list[Listener]:
-    return [steps_written_to(file, chapter.module)] if file else []
-
-
-def _run_all(stories: Sequence[tuple[Chapter, Telling]], tell: Telling) -> int:
+def _run_all(chapters: Sequence[Chapter], run: Callable[[Chapter], None], tell: Telling) -> int:
     """Run every demo whatever becomes of the others, then say how each ended."""
     endings = []
-    for chapter, telling in stories:
+    for chapter in chapters:
         tell(f"\n=== {chapter.number} {chapter.name} ===", BOLD)
         try:
-            chapter.run(telling)
+            run(chapter)
             endings.append("ended well")
         except Exception as error:
-            endings.append(cut(f"raised {type(error).__name__}: {error}"))
+            endings.append(on_one_line(f"raised {type(error).__name__}: {error}", WIDTH))
     tell.heading("How each ended")
-    tell.table((*chapter[:2], end) for (chapter, _), end in zip(stories, endings, strict=True))
+    tell.table((*chapter[:2], end) for chapter, end in zip(chapters, endings, strict=True))
     return 0 if all(end == "ended well" for end in endings) else 1
 
 

@@ -35,12 +35,15 @@ Sources (参考): Hello-Agents, chapter 1, from which article B took its loop.
 Exercises
 ---------
 1. Add a robot to the last table that looks after two actions, and one that looks after three. Why do
-   they differ so much: what can the second look of the loop tell, and what the third?
+   they differ so much: what can the second look of the loop tell, and what the third? Then write a
+   ``plan`` with which the slower of them is in time more often, and see that every cat is still fed:
+   ``python -m pytest --impl robot=my_robot.py:plan``
 2. Give ``four_lines`` what it lacks: an end, its own thoughts, a bound. Then give it the signature of
    ``AgentLoop``, and find out what else a loop has to promise:
    ``python -m pytest --impl loop=my_loop.py:MyLoop``
-3. Make the model forgetful: let ``plan`` read the last message alone. In which houses does it lose the
-   cat, and which property of the world (任务环境的四个特性) is it that asks for a memory?
+3. Make the model forgetful: let your ``plan`` read the last message alone, and put it under the command
+   of the first exercise. In which house does it lose the cat, why only where it looks after two actions,
+   and which property of the world (任务环境的四个特性) is it that asks for a memory?
 """
 
 from __future__ import annotations
@@ -67,8 +70,9 @@ from agentloop import (
     World,
     bounded,
     drive,
+    on_one_line,
 )
-from chapters.telling import GREEN, RED, Telling, cut
+from chapters.telling import GREEN, RED, WIDTH, Telling
 from fake_llm import CatHouse, FakeModel, calls, readable
 from fake_llm.world import ROOMS
 from paradigms.function_calling import read, render
@@ -192,7 +196,7 @@ def without_an_end(tell: Telling, house: CatHouse, limits: Limits) -> None:
         drive(bounded(four_lines(TASK, tools), limits), World(model, tools, inline=True))
     except LimitReached as stopped:
         for message in model.requests[-1].messages[-3:]:
-            tell(f"    sees  {cut(message.content)}", RED)
+            tell(f"    sees  {on_one_line(message.content, WIDTH)}", RED)
         needless = sum("purrs" in prompt for prompt in model.prompts)
         tell(f"{len(model.requests)} requests, {needless} of them after the cat had eaten; {stopped}.", RED)
 

@@ -154,14 +154,7 @@ def ask_for_the_weather(context: LoopContext) -> Act | Finish:
 
 
 def demo(tell: Telling) -> None:
-    """A run that is believed, the same run guarded, and a loop that takes the same rows."""
-    tell("The eight rows (状态转换条件与守卫)")
-    for row in TRANSITIONS:
-        tell(f"{row.row}. {_sources(row)} -> {row.target.name}\n   {row.guard}")
-
-    tell.heading("The same rows as a Mermaid diagram")
-    tell(mermaid())
-
+    """A run that is believed, the same run guarded, a loop that takes the same rows, and the rows."""
     tell.heading("Without guards: whatever happens is believed")
     state = without_guards(tell)
     tell(f"The answer was given, and the loop stands in {state.name}: it acts after its own end.", RED)
@@ -184,6 +177,13 @@ def demo(tell: Telling) -> None:
     tell.heading("A loop takes the same rows")
     loop = AgentLoop(ask_for_the_weather, watch=tell.watch("weather"))
     tell.result(drive(loop.run("北京今天天气怎么样？"), World(tools=Toolbox([get_weather]), inline=True)))
+
+    tell.heading("The eight rows (状态转换条件与守卫)")
+    for row in TRANSITIONS:
+        tell(f"{row.row}. {_sources(row)} -> {row.target.name}\n   {row.guard}")
+
+    tell.heading("The same rows as a Mermaid diagram")
+    tell(mermaid())
 
 
 def _reason(control: Control) -> str:

@@ -9,7 +9,9 @@ and goes on from each new ``Control`` that comes of it. A ``Control`` holds no t
 limits there are few enough to visit them all. If no path leads back to where it has been, and each
 accepted event makes ``rank`` smaller, then every run ends, within ``worst_case_steps``.
 Without it, a machine that looks right on every run one thought of may still go round for ever: the
-demo shows one, two lines away from ours, which no happy run can tell from ours.
+demo shows one, two lines away from ours, which no happy run can tell from ours. (The walk takes no word of
+``advance`` for granted: it works out from the tables what is due, and that second opinion makes this
+chapter longer than others.)
 
 Departures: a stop that a guard can refuse is no stop, so the end at a limit is legal from every live
 state (EA02), and so is the end after an error (EA04); a round is counted once, where REASONING is

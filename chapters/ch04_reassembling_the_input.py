@@ -39,7 +39,9 @@ Exercises
    put it under the promises of all views: ``python -m pytest --impl view=my_view.py:first_and_last``
 2. Write ``think`` the article's way, with the whole history in one f-string (A:223-229), and ask which
    promises that breaks: ``python -m pytest --impl think=my_think.py:think``
-3. Let ``recall`` find the note about the knee for the task "北京哪里风景好？", which has no 旅游 in it.
+3. Write a ``recall`` that finds the note about the knee for the task "北京哪里风景好？" too, which has no
+   旅游 in it, and see that it recalls nothing needless by that:
+   ``python -m pytest --impl recall=my_memory.py:recall``
    What did you have to know that is not in the task?
 """
 
@@ -80,8 +82,8 @@ def remembering(
     """
 
     def perceive(task: str) -> Program[Mapping[str, Any]]:
-        environment = (yield Do("look round", look_round)).value
-        memories = (yield Do("recall", lambda: recall(task, notes))).value
+        environment = (yield Do("look round", look_round, repeatable=True)).value
+        memories = (yield Do("recall", lambda: recall(task, notes), repeatable=True)).value
         return {"environment": environment, "retrieved memories": " ".join(memories)}
 
     return perceive

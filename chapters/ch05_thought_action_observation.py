@@ -9,6 +9,7 @@ prompt is a contract (协议靠 prompt 约束): the tools with their signatures,
 an answer, and cuts off what the model wrote after it (B-19). What came of the call goes back in
 words, as ``Observation: ...`` (感知封装, B-14). The mechanism is a file of its own, read it next:
 ``paradigms/text_protocol.py``, with ``contract``, ``parse`` and ``render``.
+(The articles' own lines and nine replies, word for word, make this chapter longer than others.)
 Without it, four regular expressions read the reply, and each gets something wrong in silence: an
 argument is lost, another city is asked for, a tool runs that an answer only mentions, an invented
 Observation is believed; and the first reply that holds no action ends the run with a traceback.
@@ -52,8 +53,20 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from agentloop import Act, AgentLoop, Finish, LoopError, Reply, Toolbox, ToolCall, World, call_text, drive
-from chapters.telling import DIM, GREEN, RED, Telling, cut
+from agentloop import (
+    Act,
+    AgentLoop,
+    Finish,
+    LoopError,
+    Reply,
+    Toolbox,
+    ToolCall,
+    World,
+    call_text,
+    drive,
+    on_one_line,
+)
+from chapters.telling import DIM, GREEN, RED, Telling
 from fake_llm import RuleModel, get_attraction, get_weather
 from fake_llm.tools import WEATHER
 from paradigms.prompt import think
@@ -182,8 +195,8 @@ def compare(samples: Named[str], regexes: Named[Reader], tools: Toolbox, tell: T
     for kind, reply in samples:
         tell(f"\n{kind}")
         tell("\n".join(f"    {line}" for line in reply.splitlines()), DIM)
-        rows = [(name, cut(by_regex(read, reply), 90)) for name, read in regexes]
-        tell.table([*rows, ("parse", cut(by_protocol(reply, tools), 90))])
+        rows = [(name, on_one_line(by_regex(read, reply), 90)) for name, read in regexes]
+        tell.table([*rows, ("parse", on_one_line(by_protocol(reply, tools), 90))])
 
 
 # --- A model that reacts to what it is told ---------------------------------------------------
@@ -209,10 +222,8 @@ def act_by_regex(reply: Reply) -> Act:
 
 
 def demo(tell: Telling) -> None:
-    """The contract, what regular expressions make of replies, and a model that corrects itself."""
+    """What regular expressions make of replies, a model that corrects itself, and its contract."""
     tools = Toolbox(TOOLS)
-    tell.heading("The contract: what the model is told (协议靠 prompt 约束)")
-    tell(contract(tools))
     number = len(IN_ARTICLE_A + IN_ARTICLE_B)
     tell.heading(f"{number} replies: what the articles' expressions make of them, and what parse does")
     compare(IN_ARTICLE_A, REGEXES_A, tools, tell)
@@ -230,3 +241,6 @@ def demo(tell: Telling) -> None:
     loop = AgentLoop(react(tools), watch=tell.watch("protocol"))
     tell.result(drive(loop.run(TASK), World(forgetful_model(), tools, inline=True)))
     tell("The error message was the input of the next round (错误信息本身也是循环的输入).", GREEN)
+
+    tell.heading("The contract: what the model was told in both runs (协议靠 prompt 约束)")
+    tell(contract(tools))

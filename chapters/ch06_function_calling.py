@@ -108,17 +108,8 @@ def in_words(decision: Act | Finish) -> list[str]:
 
 
 def demo(tell: Telling) -> None:
-    """The shapes of a call, a reader that trusts them, and one that answers every mistake."""
+    """A reader that trusts what comes, one that answers every mistake, and the shapes of a call."""
     tools = Toolbox([get_weather, get_attraction])
-    tell.heading("What goes out beside the prompt: a schema for each tool, read off its signature")
-    tell(json.dumps(tools.schemas()[0], ensure_ascii=False, indent=2))
-
-    tell.heading("What comes back: the same call, as four providers write it")
-    for provider, raw in SHAPES.items():
-        tell(f"{provider}:\n    {json.dumps(raw, ensure_ascii=False)}", DIM)
-    understood = {text for raw in SHAPES.values() for text in in_words(read(Reply("", (raw,)), tools))}
-    tell(f"All are read as: {' or '.join(sorted(understood))}")
-
     tell.heading("A first attempt: json.loads, and a dictionary of the calls by id")
     hook = think(SYSTEM, first_attempt, render, tools=tools.schemas())
     naive = AgentLoop(hook, watch=tell.watch("first try"))
@@ -137,6 +128,15 @@ def demo(tell: Telling) -> None:
 
     tell.heading("How the first round was sent back: one result for each call, under ids of our own")
     tell(readable(model.requests[1].messages[2:]), DIM)
+
+    tell.heading("What went out beside the prompt: a schema for each tool, read off its signature")
+    tell(json.dumps(tools.schemas()[0], ensure_ascii=False, indent=2))
+
+    tell.heading("What comes back: the same call, as four providers write it")
+    for provider, raw in SHAPES.items():
+        tell(f"{provider}:\n    {json.dumps(raw, ensure_ascii=False)}", DIM)
+    understood = {text for raw in SHAPES.values() for text in in_words(read(Reply("", (raw,)), tools))}
+    tell(f"All are read as: {' or '.join(sorted(understood))}")
 
     tell.heading("The same plain text under two protocols (EB14)")
     text = "北京今天晴，26 度。"

@@ -85,6 +85,7 @@ from agentloop import (
     World,
     call_text,
     drive,
+    not_begun,
     perform,
     too_late,
 )
@@ -263,12 +264,15 @@ class Conductor:
         waiting = deque(strands)
         while waiting and not self.stage.finished:
             strand = waiting.popleft()
-            if self.interrupt.raised:
-                waiting += self.stage.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
+            effect, now = strand.effect, self.clock.now()
+            if self.interrupt.raised or now >= effect.deadline:
+                value = STOPPED_BY_A_PERSON if self.interrupt.raised else not_begun(effect)
+                waiting += self.stage.deliver(strand, value, now)
                 continue
+            self.stage.begin(strand)
             self.number += 1
-            self.asked[self.number] = strand, self.clock.now()
-            ask(Wanted(self.number, strand.effect))
+            self.asked[self.number] = strand, now
+            ask(Wanted(self.number, effect))
 
     def delivered(self, came: Came) -> list[Strand]:
         """Hand an outcome to its strand, and return the strands that now wait for something new."""

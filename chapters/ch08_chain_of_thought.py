@@ -34,8 +34,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentloop import AgentLoop, CallModel, Limits, Result, Toolbox, World, drive
-from chapters.telling import GREEN, RED, Telling, cut
+from agentloop import AgentLoop, CallModel, Limits, Result, Toolbox, World, drive, on_one_line
+from chapters.telling import GREEN, RED, WIDTH, Telling
 from fake_llm import FakeModel, ScriptedModel, get_attraction, get_weather, readable
 from paradigms.chain_of_thought import THINK, chain_of_thought
 from paradigms.react import react
@@ -115,7 +115,7 @@ def demo(tell: Telling) -> None:
     tell.result(drive(loop.run(TASK), World(model, tools, inline=True)))
     tell("\nThe second request showed the first thought:")
     for line in model.requests[1].messages[2].content.splitlines():
-        tell(f"    {cut(line)}", GREEN)
+        tell(f"    {on_one_line(line, WIDTH)}", GREEN)
 
     tell.heading("The dial: depth against cost (弹性深度)")
     tell(f"six tasks of one step to six; the last: {budget(len(SPENDING))}")

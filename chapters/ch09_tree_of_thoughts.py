@@ -12,7 +12,8 @@ The task is the paper's: the game of 24, make 24 from four numbers, each used on
 right is worked out here from the answer itself, by ``value_of``, as the loop's ``accept`` hook; neither
 the model nor the tree is asked. The model is simulated and the same throughout. It moves by rule from the
 numbers that it is shown, and its judgment is rough: it sees what two numbers can make, and of three it
-only says whether two of them divide 24. It knows nothing of who is asking.
+only says whether two of them divide 24. It knows nothing of who is asking. (A model that plays and a check
+that takes nobody's word for it make this chapter longer than others.)
 
 A search ends at its depth, when nothing is proposed any more, or at the first branch that is deep enough
 and good enough (A-61). Width and threshold are dials as depth was (A-62). EA60: a tree cannot live "inside
@@ -42,8 +43,19 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
-from agentloop import AgentLoop, CallModel, Limits, LoopContext, Program, Result, Toolbox, World, drive
-from chapters.telling import GREEN, Telling, cut
+from agentloop import (
+    AgentLoop,
+    CallModel,
+    Limits,
+    LoopContext,
+    Program,
+    Result,
+    Toolbox,
+    World,
+    drive,
+    on_one_line,
+)
+from chapters.telling import GREEN, WIDTH, Telling
 from fake_llm import FakeModel, readable
 from paradigms.chain_of_thought import THINK, chain_of_thought
 from paradigms.react import react
@@ -92,7 +104,7 @@ def objection(context: LoopContext, answer: str) -> str | None:
         tree = ast.parse(answer.strip(), mode="eval").body
         value = value_of(tree)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError) as error:
-        return f"{cut(answer)} cannot be worked out: {error}"
+        return f"{on_one_line(answer, WIDTH)} cannot be worked out: {error}"
     used = Counter(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     if used != Counter(map(int, re.findall(r"\d+", context.task.partition("各")[0]))):
         return f"{answer} does not use each of the numbers once"

@@ -86,7 +86,8 @@ class TicketOffice:
 
     def judge(self, goal: str, result: Result) -> Program[Judgement]:
         """An evaluator that does not ask the loop: a ticket was sold, or it was not."""
-        tickets = (yield Do("look into the ticket office", lambda: list(self.tickets))).value
+        look = Do("look into the ticket office", lambda: list(self.tickets), repeatable=True)
+        tickets = (yield look).value
         if "门票" not in goal or tickets:
             return Judgement(1.0)
         seen = [observation.text for turn in result.turns for observation in turn.observations]

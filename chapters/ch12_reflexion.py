@@ -47,8 +47,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentloop import AgentLoop, CallModel, Toolbox, World, drive
-from chapters.telling import BOLD, CYAN, DIM, GREEN, RED, Telling, cut
+from agentloop import AgentLoop, CallModel, Toolbox, World, drive, on_one_line
+from chapters.telling import BOLD, CYAN, DIM, GREEN, RED, WIDTH, Telling
 from fake_llm import FakeModel, get_attraction, readable
 from fake_llm.small_language import Refused, SmallFunction
 from paradigms.evaluators import Evaluate, Judgement, judged_by_rules, judged_by_tests
@@ -131,10 +131,10 @@ def trials_of(tell: Telling, evaluate: Evaluate, reflect: Reflect | None) -> tup
     for trial in reflected.trials:
         judgement = trial.judgement or Judgement(None)
         tell(f"trial {trial.number}: score {judgement.score}", BOLD)
-        tell(f"    wrote   {cut(str(trial.result.answer))}", CYAN)
-        tell(f"    judged  {cut(judgement.reasons)}")
+        tell(f"    wrote   {on_one_line(str(trial.result.answer), WIDTH)}", CYAN)
+        tell(f"    judged  {on_one_line(judgement.reasons, WIDTH)}")
         if trial.lesson:
-            tell(f"    lesson  {cut(trial.lesson)}", GREEN)
+            tell(f"    lesson  {on_one_line(trial.lesson, WIDTH)}", GREEN)
     tell(reflected.summary)
     return reflected, model
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Sequence
+from typing import TextIO
 
 from agentloop import (
     QUESTION_ANSWERING,
@@ -25,8 +24,10 @@ from agentloop import (
     ToolCall,
     Turn,
     call_text,
+    on_one_line,
     row_taken,
 )
+from fake_llm.recording import as_data
 
 #: Hears every step of every watched loop: the loop's name, the limits it is held to, the step.
 Listener = Callable[[str, Limits, Step], object]
@@ -134,7 +135,7 @@ def _call(call: ToolCall, observation: Observation) -> list[tuple[str, str]]:
 
 
 def _labelled(label: str, text: str, style: str) -> list[tuple[str, str]]:
-    lines = [cut(line) for line in text.splitlines() if line.strip()]
+    lines = [on_one_line(line, WIDTH) for line in text.splitlines() if line.strip()]
     if len(lines) > LINES:
         lines[LINES:] = [f"... and {len(lines) - LINES} more lines"]
     labels = [label] + [""] * len(lines)
@@ -142,9 +143,8 @@ def _labelled(label: str, text: str, style: str) -> list[tuple[str, str]]:
 
 
 def cut(text: str, width: int = WIDTH) -> str:
-    """The text on one line of at most ``width`` characters; three dots say that there was more."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 3] + "..."
+    """``on_one_line``, as wide as a line of the trace."""
+    return on_one_line(text, width)
 
 
 def columns(rows: Iterable[Sequence[object]]) -> list[str]:
@@ -197,18 +197,3 @@ def enter_waited_for(keys: TextIO | None, tell: Callable[[str], object]) -> List
             waiting = False
 
     return wait
-
-
-def as_data(value: Any) -> Any:
-    """A value of the loop as JSON can hold it: names for enumerations, fields by name, the rest as text."""
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, Limits):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return as_data(value._asdict())
-    if isinstance(value, Mapping):
-        return {str(key): as_data(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_data(item) for item in value]
-    return value if isinstance(value, str | int | float | None) else repr(value)

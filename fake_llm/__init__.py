@@ -1,11 +1,14 @@
 """The pretend world: everything an Agent Loop touches, without a network, a key or a bill.
 
-models.py     models that say what a script or a set of rules tells them
-hostile.py    models that misbehave: stubborn, babbling, empty, raising, hanging, random by seed
-clock.py      a clock that stands still until it is told to move
-tools.py      the articles' toy tools, and tools that fail in each way that a guard must handle
-world.py      a small house with a cat in it, which changes by itself
-recording.py  what a model was asked and answered, kept in a file, to be played back as a model
+models.py          models that say what a script or a set of rules tells them
+hostile.py         models that misbehave: stubborn, babbling, empty, raising, hanging, random by seed
+simulated.py       a model that does errands, and errs by seed as models are known to
+recording.py       what a model was asked and answered, kept in a file, to be played back as a model
+clock.py           a clock that stands still until it is told to move
+tools.py           the articles' toy tools, and tools that fail in each way that a guard must handle
+world.py           a small house with a cat in it, which changes by itself
+errands.py         small tasks in 北京, their tools, and a check of each answer
+small_language.py  a language so small that a model's program can be run without fear
 
 A model here is what ``agentloop.World`` takes for one: any callable from a ``CallModel`` to text
 or a ``Reply``. All state lives in the objects that a caller makes.

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agentloop import CallModel, Message, Reply, Usage, call_text, count_tokens, estimate_tokens
+from agentloop import CallModel, Message, Reply, Usage, call_text, on_one_line
 
 #: What a model may be told to say: text, a whole ``Reply``, nothing, an exception to raise, or a
 #: function from the request to one of these.
@@ -51,15 +51,15 @@ def _readable(message: Message) -> str:
 
 def snapshot(request: CallModel) -> CallModel:
     """Return the request as it is now: whoever asked may go on adding to its lists."""
-    messages, tools, stop, tokens, allowed = request
-    return CallModel(tuple(messages), tuple(tools), stop, tokens, allowed)
+    messages, tools, stop = tuple(request.messages), tuple(request.tools), tuple(request.stop)
+    return request._replace(messages=messages, tools=tools, stop=stop)
 
 
 class FakeModel:
     """A model that says what ``respond(request)`` tells it, and remembers what it was asked.
 
-    ``requests`` are the requests it saw, as they were at that time. A reply that tells no usage is
-    given an estimate. An exception that it is told to say, it raises.
+    ``requests`` are the requests it saw, as they were at that time. An exception that it is told to
+    say, it raises. Its replies tell no usage unless they are told to, and the account estimates it.
     """
 
     def __init__(self, respond: Callable[[CallModel], Answer]) -> None:
@@ -76,21 +76,13 @@ class FakeModel:
         seen = snapshot(request)
         self.requests.append(seen)
         answer = self._respond(seen)
-        return _said(seen, answer(seen) if callable(answer) else answer)
+        return _said(answer(seen) if callable(answer) else answer)
 
 
-def _said(request: CallModel, answer: Any) -> Any:
+def _said(answer: Any) -> Any:
     if isinstance(answer, BaseException):
         raise answer.with_traceback(None)  # an exception raised again and again keeps every old frame
-    reply = Reply(answer) if isinstance(answer, str) else answer
-    if isinstance(reply, Reply) and reply.usage is None:
-        sent = request.tokens or count_tokens(request.messages)
-        return reply._replace(usage=Usage(sent + _reply_tokens(reply)))
-    return reply
-
-
-def _reply_tokens(reply: Reply) -> int:
-    return estimate_tokens(reply.text) + sum(estimate_tokens(str(call)) for call in reply.tool_calls)
+    return Reply(answer) if isinstance(answer, str) else answer
 
 
 class ScriptEnded(BaseException):
@@ -103,16 +95,12 @@ class ScriptEnded(BaseException):
     def __init__(self, replies: int, request: CallModel) -> None:
         super().__init__(
             f"the script has ended: it holds {replies} replies, and the model was asked once more. "
-            f"The last message was {_excerpt(_latest(request))}"
+            f"The last message was {on_one_line(_latest(request))!r}"
         )
 
 
 def _latest(request: CallModel) -> str:
     return request.messages[-1].content if request.messages else ""
-
-
-def _excerpt(text: str) -> str:
-    return repr(text) if len(text) <= 200 else f"{text[:200]!r} and so on, {len(text)} characters in all"
 
 
 class ScriptedModel(FakeModel):

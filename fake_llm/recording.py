@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from enum import Enum
 from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from agentloop import CallModel, Message, Reply, ToolCall, Usage, as_reply
+from agentloop import CallModel, Limits, Message, Reply, ToolCall, Usage, as_reply
 from fake_llm.models import ScriptEnded, snapshot
 
 T = TypeVar("T")
@@ -66,7 +68,7 @@ class Recording:
 
         What JSON has no word for is written as its ``repr``.
         """
-        lines = [json.dumps(_data(exchange), ensure_ascii=False) for exchange in self.exchanges]
+        lines = [_written(exchange) for exchange in self.exchanges]
         # UTF-8 has no lone surrogates, but JSON has an escape for them, and this is how it looks.
         with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.writelines(line + "\n" for line in lines)
@@ -133,37 +135,49 @@ class PlaybackModel:
         recorded, outcome = self._exchanges[0]
         if _key(recorded) != _key(request):
             number = self._length - len(self._exchanges) + 1
-            raise RequestDiffers(number, _shown(recorded), _shown(request))
+            raise RequestDiffers(number, _written(recorded), _written(request))
         self._exchanges.popleft()
         if isinstance(outcome, Raised):
             raise outcome.error()
         return outcome
 
 
-# --- Exchanges as JSON ------------------------------------------------------------------------
+# --- Values as JSON ---------------------------------------------------------------------------
 
 #: What depends on the time left, and what is never shown to a model.
-_NOT_KEPT = ("allowed", "problem")
+_NOT_KEPT = ("allowed", "deadline", "problem")
 
 
-def _data(value: Any) -> Any:
-    """Turn a value into what JSON has words for; a NamedTuple becomes an object of its fields."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _data(inner) for name, inner in value._asdict().items() if name not in _NOT_KEPT}
+def as_data(value: Any, without: Collection[str] = ()) -> Any:
+    """Turn a value of the loop into what JSON has words for.
+
+    An enumeration becomes its name; a NamedTuple and ``Limits`` an object of their fields, but for those
+    named in ``without``; anything that JSON has no word for becomes its ``repr``.
+    """
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Limits):
+        value = asdict(value)
+    elif isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = {name: inner for name, inner in value._asdict().items() if name not in without}
     if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else repr(key): _data(inner) for key, inner in value.items()}
+        return {_as_key(key): as_data(inner, without) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_data(inner) for inner in value]
+        return [as_data(inner, without) for inner in value]
     return value if value is None or isinstance(value, (str, int, float)) else repr(value)
+
+
+def _as_key(key: object) -> str:
+    return key if isinstance(key, str) else repr(key)
 
 
 def _key(request: CallModel) -> str:
     # Escaped, a character is the same as the surrogate pair that stands for it: JSON cannot tell them apart.
-    return json.dumps(_data(request._replace(tokens=0)))
+    return json.dumps(as_data(request._replace(tokens=0), _NOT_KEPT))
 
 
-def _shown(request: CallModel) -> str:
-    return json.dumps(_data(request), ensure_ascii=False)
+def _written(value: Exchange | CallModel) -> str:
+    return json.dumps(as_data(value, _NOT_KEPT), ensure_ascii=False)
 
 
 def _exchange(data: Any) -> Exchange:

@@ -61,7 +61,7 @@ class CatHouse:
         The house is outside the program, so it is read by an effect, and a replay finds what was
         seen the first time.
         """
-        seen: dict[str, Any] = (yield Do("perceive the house", self.view)).value
+        seen: dict[str, Any] = (yield Do("perceive the house", self.view, repeatable=True)).value
         return seen
 
     def look(self) -> str:

@@ -38,7 +38,8 @@ def judged_by_tests(run_tests: Callable[[Any], Judgement]) -> Evaluate:
     def evaluate(task: Any, result: Result) -> Program[Judgement]:
         if result.answer is None:
             return Judgement(0.0, result.summary)
-        judgement: Judgement = (yield Do("tests of the answer", lambda: run_tests(result.answer))).value
+        tests = Do("tests of the answer", lambda: run_tests(result.answer), repeatable=True)
+        judgement: Judgement = (yield tests).value
         return judgement
 
     return evaluate

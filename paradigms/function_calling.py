@@ -12,8 +12,7 @@ it is a mistake. The protocol decides which it is; the loop does not.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentloop import (
@@ -30,12 +29,12 @@ from agentloop import (
     Turn,
     report,
 )
+from paradigms.literals import Unreadable, must_end, read_json
 from paradigms.prompt import View, think, whole_history
 
 _WRAPPERS = ("function", "toolUse", "functionCall")  # the key under which a provider wraps name and arguments
 _ARGUMENTS = ("arguments", "input", "args", "parameters")  # the key that holds the arguments
 _RIGHT = "A call has a name, and its arguments are one JSON object."
-_DEEPEST = 50  # brackets within brackets
 
 
 def read(reply: Reply, tools: Toolbox) -> Act | Finish:
@@ -54,10 +53,6 @@ def read(reply: Reply, tools: Toolbox) -> Act | Finish:
     return report(Observation(problem, False, Kind.EMPTY_REPLY))
 
 
-class _Unreadable(Exception):
-    """A call cannot be read; the message says why."""
-
-
 def _call(raw: Any, tools: Toolbox) -> ToolCall:
     if isinstance(raw, ToolCall):
         return raw
@@ -66,13 +61,13 @@ def _call(raw: Any, tools: Toolbox) -> ToolCall:
         shape = _unwrapped(raw)
         name = _name(shape)
         return ToolCall(name, _arguments(shape, name, tools))
-    except _Unreadable as problem:
+    except Unreadable as problem:
         return ToolCall(name, {}, problem=Observation(f"{problem} {_RIGHT}", False, Kind.MALFORMED))
 
 
 def _unwrapped(raw: Any) -> Mapping[str, Any]:
     if not isinstance(raw, (dict, Mapping)):  # dict is asked for first: it is the fast case
-        raise _Unreadable(f"A call must be an object, not {type(raw).__name__}.")
+        raise Unreadable(f"A call must be an object, not {type(raw).__name__}.")
     if "name" in raw:
         return raw
     for key in _WRAPPERS:
@@ -86,7 +81,7 @@ def _name(shape: Mapping[str, Any]) -> str:
     name = shape.get("name")
     if isinstance(name, str) and name.strip():
         return name.strip()
-    raise _Unreadable(f"A call names no tool; its keys are {_listed(shape)}.")
+    raise Unreadable(f"A call names no tool; its keys are {_listed(shape)}.")
 
 
 def _arguments(shape: Mapping[str, Any], name: str, tools: Toolbox) -> Mapping[str, Any]:
@@ -95,7 +90,7 @@ def _arguments(shape: Mapping[str, Any], name: str, tools: Toolbox) -> Mapping[s
             return _decoded(shape[key])
     if name in tools.names and not tools.parameters(name):
         return {}  # nothing can be missing
-    raise _Unreadable(f"The call of {name} holds no arguments; its keys are {_listed(shape)}.")
+    raise Unreadable(f"The call of {name} holds no arguments; its keys are {_listed(shape)}.")
 
 
 def _decoded(arguments: Any) -> Mapping[str, Any]:
@@ -105,36 +100,22 @@ def _decoded(arguments: Any) -> Mapping[str, Any]:
     """
     for _ in range(2):
         if isinstance(arguments, str):
-            arguments = _loads(arguments) if arguments and not arguments.isspace() else {}
+            arguments = _from_json(arguments)
     if arguments is None:
         return {}
     if isinstance(arguments, (dict, Mapping)):
         return arguments
-    raise _Unreadable(f"The arguments are of type {type(arguments).__name__}, not an object.")
+    raise Unreadable(f"The arguments are of type {type(arguments).__name__}, not an object.")
 
 
-def _loads(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _Unreadable(f"The arguments are not valid JSON: {error}.") from None
-    # Python may have no stack left, later, for what is nested very deep.
-    if len(text) > 2 * _DEEPEST and _is_deep(value):
-        raise _Unreadable(f"The arguments are nested more than {_DEEPEST} deep.")
+def _from_json(text: str) -> Any:
+    """Read a text that holds one JSON value and nothing else; an empty one means no arguments."""
+    text = text.strip()
+    if not text:
+        return {}
+    value, end = read_json(text)
+    must_end(text, end)
     return value
-
-
-def _is_deep(value: Any) -> bool:
-    layer = [value]
-    for _ in range(_DEEPEST + 1):
-        layer = [child for item in layer for child in _children(item)]
-    return bool(layer)
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _listed(shape: Mapping[str, Any]) -> str:

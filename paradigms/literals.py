@@ -1,17 +1,21 @@
 """Arguments are data: read the values of a call out of a model's text, without running any of it.
 
-JSON is read by ``json``. What a model writes besides (``city="北京", days=3``, single quotes,
-``True``, full-width signs “ ” （ ） ， ＝, a trailing comma, text that runs over lines) is read here
-token by token. The tokens are all there is: a name that is not a constant, an operator, a comment
-or anything else is an error, and so is a key that is given twice. Nothing is skipped, so that no
-tool ever runs with half of what the model wrote. ``eval`` (article A, line 393) runs whatever code
-it is given; a regular expression (article B, line 50) drops whatever it does not match.
+JSON is read by ``json`` (``read_json``, for both protocols). What a model writes besides (``city="北京",
+days=3``, single quotes, ``True``, full-width signs “ ” （ ） ， ＝, a trailing comma, text that runs over
+lines) is read here token by token. The tokens are all there is: a name that is not a constant, an
+operator, a comment or anything else is an error. In both, so is a key that is given twice, and brackets
+more than ``DEEPEST`` deep. Nothing is skipped, so that no tool ever runs with half of what the model
+wrote. ``eval`` (article A, line 393) runs whatever code it is given; a regular expression (article B,
+line 50) drops whatever it does not match. That two grammars are read, and refused for the same reasons,
+makes this file longer than a paradigm should be.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 Arguments = dict[str, Any]
@@ -33,7 +37,10 @@ _HEX = "[0-9a-fA-F]"
 _ESCAPE = re.compile(rf"\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U(00(?:0{_HEX}|10){_HEX}{{4}})|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 _ESCAPES |= {sign: sign for sign in "\"'\\/"}  # a backslash before anything else is a backslash
-_DEEPEST = 50  # brackets within brackets
+DEEPEST = 50  # brackets within brackets; Python may have no stack left, later, for what is nested very deep
+_TOO_DEEP = f"The arguments are nested more than {DEEPEST} deep."
+_TOO_LONG = "A number is too long: it has thousands of digits."  # int() refuses it, for the time it takes
+_TWICE = "The argument {!r} is given twice."
 
 
 class Unreadable(Exception):
@@ -72,7 +79,7 @@ def read_items(text: str, position: int, depth: int = 1) -> tuple[list[Any], Arg
         elif name is None:
             values.append(value)
         elif name in named:
-            raise Unreadable(f"The argument {name!r} is given twice.")
+            raise Unreadable(_TWICE.format(name))
         else:
             named[name] = value
             name = None
@@ -84,22 +91,59 @@ def read_object(text: str, position: int) -> tuple[Arguments, int]:
     Raises ``Unreadable``.
     """
     try:
-        found, end = _JSON.raw_decode(text, position)
-    except (ValueError, RecursionError):
+        return read_json(text, position)
+    except Unreadable:
         return _nested(text, position, 1)
-    # Python may have no stack left for what is nested very deep; our own reader counts.
-    deep = text.count("[", position, end) + text.count("{", position, end) > _DEEPEST
-    return _nested(text, position, 1) if deep else (found, end)
+
+
+def read_json(text: str, position: int = 0) -> tuple[Any, int]:
+    """Read the JSON value that begins at ``position``, and say where it ends.
+
+    Raises ``Unreadable``, also for a key that is given twice (``json`` would keep the last one) and
+    for brackets more than ``DEEPEST`` deep.
+    """
+    try:
+        value, end = _JSON.raw_decode(text, position)
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"The arguments are not valid JSON: {error}.") from None
+    except ValueError:
+        raise Unreadable(_TOO_LONG) from None
+    except RecursionError:
+        raise Unreadable(_TOO_DEEP) from None
+    if end - position > 2 * DEEPEST and _is_deep(value):
+        raise Unreadable(_TOO_DEEP)
+    return value, end
+
+
+def must_end(text: str, end: int) -> None:
+    """Raise ``Unreadable`` where the text goes on after ``end``: half of it is no call."""
+    if end < len(text):
+        raise Unreadable(f"The arguments are over, and this is left: {text[end : end + 20]!r}.")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> Arguments:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is given twice")
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise Unreadable(_TWICE.format(twice))
     return found
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_distinct)
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether anything inside of ``DEEPEST`` brackets opens one more."""
+    layer = [value]
+    for _ in range(DEEPEST):
+        layer = [inner for each in layer for inner in _inside(each)]
+    return any(isinstance(each, (dict, list)) for each in layer)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _value(text: str, token: re.Match[str], depth: int) -> tuple[Any, int]:
@@ -112,17 +156,23 @@ def _value(text: str, token: re.Match[str], depth: int) -> tuple[Any, int]:
         return _unescaped(written) if "\\" in written else written, end
     if kind in ("wide", "single"):
         return written, end
-    if kind == "number" and len(written) < 1000:  # int() refuses some thousands of digits
-        digits = written.replace("_", "")
-        return int(digits) if digits.lstrip("+-").isdigit() else float(digits), end
+    if kind == "number":
+        return _number(written.replace("_", "")), end
     if written.casefold() in _CONSTANTS:
         return _CONSTANTS[written.casefold()], end
     raise Unreadable(f"{written[:40]!r} is not a value: text must stand in quotes.")
 
 
+def _number(digits: str) -> int | float:
+    try:
+        return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
+    except ValueError:
+        raise Unreadable(_TOO_LONG) from None
+
+
 def _nested(text: str, position: int, depth: int) -> tuple[Any, int]:
-    if depth > _DEEPEST:
-        raise Unreadable(f"The arguments are nested more than {_DEEPEST} deep.")
+    if depth > DEEPEST:
+        raise Unreadable(_TOO_DEEP)
     values, named, end = read_items(text, position, depth)
     is_object = text[position] in "{｛"
     if values if is_object else named:

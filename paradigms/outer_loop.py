@@ -203,7 +203,8 @@ class OuterLoop:
         if memory is None:
             return ()
         try:
-            recalled: tuple[str, ...] = (yield Do("recall", lambda: tuple(memory.recall(task)))).value
+            recall = Do("recall", lambda: tuple(memory.recall(task)), repeatable=True)
+            recalled: tuple[str, ...] = (yield recall).value
         except EffectFailed:
             return ()
         return recalled

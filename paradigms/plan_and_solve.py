@@ -175,7 +175,7 @@ class PlanAndSolve:
         if self.changed is None:
             return ""
         try:
-            return str((yield Do("has the world changed", self.changed)).value or "")
+            return str((yield Do("has the world changed", self.changed, repeatable=True)).value or "")
         except EffectFailed as failure:
             return f"whether it has is not known, {failure}"
 

@@ -12,6 +12,8 @@ Episodic Memory   the last few lessons of this one task (``remember``), shown in
 In the paper trials end when one passes, and the last is the result; the score with its threshold of 0.8
 and the best trial are the article's. The paper keeps 1 to 3 lessons (its Omega), as ``capacity`` does. The
 article gives the lessons as a system message; here they are working memory, like all that is recalled.
+Four parts, and a result that keeps the best trial wherever an account gives out between them, make this
+file longer than other paradigms.
 """
 
 from __future__ import annotations

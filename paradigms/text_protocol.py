@@ -15,7 +15,8 @@ How ``parse`` works, in four steps:
 
 Where an instruction cannot be read, the decision is a report that tells the model what was wrong
 and what would have been right (解析失败要变成观察，而不是崩溃). Nothing is guessed: a call is taken
-with all of its arguments or not at all (``paradigms/literals.py``).
+with all of its arguments or not at all (``paradigms/literals.py``). One parser reads the spellings of
+both articles and of the wider world, which makes this the largest paradigm by far.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import re
 from typing import Any
 
 from agentloop import Act, Finish, Kind, Message, Observation, Toolbox, ToolCall, Turn, report
-from paradigms.literals import Arguments, Unreadable, read_items, read_object
+from paradigms.literals import Arguments, Unreadable, must_end, read_items, read_object
 
 # --- The grammar, as data ---------------------------------------------------------------------
 # A possessive quantifier (``*+``) never gives back what it took. With it, no pattern here can take
@@ -74,8 +75,12 @@ _UNKNOWN_PARAMETERS = tuple(f"argument_{number}" for number in range(1, 10))
 _NO_TOOL = ("none", "n/a", "na", "null", "nothing", "无", "-")
 _NO_ARGUMENTS = ("", "none", "n/a", "null", "无")
 #: A prompt's own words, handed back instead of an answer.
-_PLACEHOLDERS = ("your final answer", "final answer", "the final answer", "answer", "your answer", "...", "…")
-_PLACEHOLDERS_ZH = ("最终答案", "你的最终答案", "答案")
+_PLACEHOLDERS = frozenset(
+    {
+        *("your final answer", "final answer", "the final answer", "answer", "your answer", "...", "…"),
+        *("最终答案", "你的最终答案", "答案"),
+    }
+)
 
 _MISSING = (
     "未能解析到 Action 字段，请确保回复严格遵循 Thought: ... Action: ... 格式. No Action field was found."
@@ -176,7 +181,7 @@ def _finish(answer: Any) -> Finish:
     text = "" if answer is None else str(answer).strip()
     if not text:
         raise Unreadable("The final answer is empty: it belongs after the label or in the brackets.")
-    if text.strip("<>[]() ").casefold() in _PLACEHOLDERS + _PLACEHOLDERS_ZH:
+    if text.strip("<>[]() ").casefold() in _PLACEHOLDERS:
         raise Unreadable(f"{text!r} is the prompt's placeholder, not an answer.")
     return Finish(text)
 
@@ -248,20 +253,27 @@ def _bare(text: str, parameters: Parameters) -> Arguments:
             raise Unreadable(f"The arguments are missing: {', '.join(parameters)}.")
         return {}
     if text[0] == "{":
-        return _object(text, 0, parameters)[0]
+        arguments, end = read_object(text, 0)
+        must_end(text, end)
+        return arguments
     name = _NAMED.match(text)
-    names_a_parameter = name is not None and name[1] in parameters
-    if names_a_parameter or text[0] in "\"'“‘[":
+    if name and name[1] in parameters:
+        return _whole(f"({text})", parameters)
+    if text[0] in "\"'“‘[":
         try:
-            arguments, end = _call(f"({text})", 0, parameters)
-            if end == len(text) + 2:
-                return arguments
+            return _whole(f"({text})", parameters)
         except Unreadable:
-            if names_a_parameter:
-                raise
+            pass  # text that only begins like a value
     if text[0] == "[" and text[-1] == "]":
         text = text[1:-1]
     return _bind([text], {}, parameters)
+
+
+def _whole(text: str, parameters: Parameters) -> Arguments:
+    """Read ``(city="北京", days=3)``, after which the text must end."""
+    arguments, end = _call(text, 0, parameters)
+    must_end(text, end)
+    return arguments
 
 
 def _bind(values: list[Any], named: Arguments, parameters: Parameters) -> Arguments:
@@ -291,23 +303,29 @@ _SAMPLES = {
 
 def contract(tools: Toolbox) -> str:
     """Return the system prompt: the tools and their signatures, and the format of a reply."""
-    calls = "\n\n".join(
-        f"Thought: what you know by now, and what you need to find out\nAction: {_sample(schema)}"
-        for schema in tools.schemas()[:1]
-    )
-    return f"""You solve a task step by step. These are the tools:
+    if not tools.names:
+        return f"""{_TASK} There are no tools.
+
+Reply with one Thought and one Action, then stop. The Action is Finish, with the whole answer in its brackets.
+{_EXAMPLE}"""
+    return f"""{_TASK} These are the tools:
 
 {tools.describe()}
 
 Reply with exactly one pair of Thought and Action, then stop:
 
-{calls}
+Thought: what you know by now, and what you need to find out
+Action: {_sample(tools.schemas()[0])}
 
 The Action is one call of one tool, on one line, with every text in double quotes.
 You are then shown its Observation. Never write an Observation yourself.
 
 When you know enough, or no tool can help, end with Finish and the whole answer in its brackets.
-Asked what 2 and 2 make, you would reply:
+{_EXAMPLE}"""
+
+
+_TASK = "You solve a task step by step."
+_EXAMPLE = """Asked what 2 and 2 make, you would reply:
 
 Thought: I know the sum, so I can answer.
 Action: Finish[2 and 2 make 4.]"""

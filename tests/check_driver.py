@@ -458,8 +458,8 @@ def it_hands_over_what_breaks_the_journal(drive: Drive) -> None:
     """A journal that cannot be written ends the run, and the caller hears of it."""
 
     class FullDisk(Journal):
-        def record(self, address: tuple[int, ...], outcome: Outcome) -> None:
-            super().record(address, outcome)
+        def record(self, address: tuple[int, ...], asked: str, outcome: Outcome) -> None:
+            super().record(address, asked, outcome)
             if len(self.outcomes) == 3:
                 raise OSError("no space left on device")
 

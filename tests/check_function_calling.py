@@ -1,6 +1,7 @@
 """What a reader of native calls promises: plain functions of one ``read(reply, tools)``.
 
-``check_reader(read)`` raises ``AssertionError`` with a story in plain words.
+``check_reader(read)`` raises ``AssertionError`` with a story in plain words. ``PROMISES`` holds the same
+promises one by one.
 """
 
 from __future__ import annotations
@@ -97,6 +98,13 @@ CASES = (
     ),
     Case("a list for arguments", one(name="lookup", arguments='["tea"]'), (UNREADABLE,)),
     Case("a number for arguments", one(name="lookup", arguments=7), (UNREADABLE,)),
+    Case("a key twice", one(name="weather", arguments='{"city": "Lyon", "city": "Paris"}'), (UNREADABLE,)),
+    Case(
+        "a key twice, further in",
+        one(name="run_code", arguments='{"code": [{"a": 1, "a": 1}]}'),
+        (UNREADABLE,),
+    ),
+    Case("an object and more", one(name="lookup", arguments='{"topic": "tea"} and more'), (UNREADABLE,)),
     Case(
         "nested very deep",
         one(name="lookup", arguments='{"topic": ' + "[" * 400 + "]" * 400 + "}"),
@@ -182,9 +190,19 @@ def arguments_are_kept(read: Read) -> None:
     prove()
 
 
-def check_reader(read: Read) -> None:
-    """Put a reader of calls under every promise. Raises ``AssertionError`` with the first broken one."""
+def the_cases_come_out_right(read: Read) -> None:
+    """Every reply of the table comes to what its provider meant."""
     for case in CASES:
         check_case(read, case)
-    it_never_breaks_down(read)
-    arguments_are_kept(read)
+
+
+PROMISES: dict[str, Callable[[Read], None]] = {
+    promise.__name__: promise
+    for promise in (the_cases_come_out_right, it_never_breaks_down, arguments_are_kept)
+}
+
+
+def check_reader(read: Read) -> None:
+    """Put a reader of calls under every promise. Raises ``AssertionError`` with the first broken one."""
+    for promise in PROMISES.values():
+        promise(read)

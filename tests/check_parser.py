@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from time import process_time
+from textwrap import indent
 from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
@@ -305,6 +305,9 @@ HABITS = (
     Case("empty brackets, then the input", 'Action: weather()\nAction Input: {"city": "Lyon"}', LYON),
     Case("a colon for an equals sign", 'Action: weather(city: "Lyon")', LYON),
     Case("a named value in square brackets", 'Action: lookup[topic="tea"]', TEA),
+    Case("an object in square brackets", 'Action: lookup[{"topic": "tea"}]', TEA),
+    Case("an object and more in square brackets", 'Action: lookup[{"topic": "tea"} and more]', UNREADABLE),
+    Case("a named value and more", 'Action: lookup[topic="tea") and (more]', UNREADABLE),
     Case(
         "a value that only begins with a quote",
         'Action: length Args: "a" and "b"',
@@ -353,8 +356,14 @@ HABITS = (
 
 
 def story(reply: str, expected: object, got: object) -> str:
-    shown = reply if len(reply) <= 500 else f"{reply[:300]} ... {reply[-150:]}"
-    return f"for the reply\n\n{shown}\n\nexpected {told(expected)}\ngot      {told(got)}"
+    return f"for the reply\n\n{shown(reply)}\n\nexpected {told(expected)}\ngot      {told(got)}"
+
+
+def shown(reply: str) -> str:
+    """A reply as a part of a story: set in, cut where it is long, and written out where it is odd."""
+    short = reply if len(reply) <= 500 else f"{reply[:200]} [{len(reply):,} characters] {reply[-50:]}"
+    plain = short.strip() and all(line.isprintable() for line in short.split("\n"))
+    return indent(short if plain else repr(short), "    ")
 
 
 def told(decision: object) -> str:
@@ -367,8 +376,10 @@ def told(decision: object) -> str:
         case Problem(kind):
             return f"a report that {kind.value}"
         case BaseException():
-            return f"an exception, {type(decision).__name__}: {str(decision)[:200]}"
-    return repr(decision)
+            return f"an exception, {type(decision).__name__}: {str(decision)[:200]}".removesuffix(": ")
+        case str():
+            return decision
+    return repr(decision)[:300]
 
 
 def outcome(parse: Parse, reply: str) -> tuple[Call | Answer | Problem, str]:
@@ -386,7 +397,7 @@ def outcome(parse: Parse, reply: str) -> tuple[Call | Answer | Problem, str]:
             call.problem is not None and call.problem.text and not call.problem.ok
         ):
             return Problem(call.problem.kind), thought
-    raise AssertionError(story(reply, "one call, one answer, or one failed observation", decision))
+    raise AssertionError(story(reply, "an Act of one call or one problem, or a Finish with a text", decision))
 
 
 def same(got: object, expected: object) -> bool:
@@ -403,11 +414,11 @@ def check_case(parse: Parse, case: Case) -> None:
         f"{case.name}: {story(case.reply, case.expected, got)}"
     )
     for label in ("\nObservation", "\n观察", "<|im_"):
-        assert label not in "\n" + thought, f"{case.name}: kept what the model invented:\n\n{thought}"
+        assert label not in "\n" + thought, f"{case.name}: kept what the model invented\n\n{shown(thought)}"
     if case.thought is not None:
         assert thought == case.thought, (
-            f"{case.name}: of the reply\n\n{case.reply}\n\nthis should be kept:\n\n{case.thought}\n\n"
-            f"and this was:\n\n{thought}"
+            f"{case.name}: of the reply\n\n{shown(case.reply)}\n\nthis should be kept\n\n"
+            f"{shown(case.thought)}\n\nand this was\n\n{shown(thought)}"
         )
 
 
@@ -484,7 +495,8 @@ REPLIES = st.one_of(
     st.lists(st.sampled_from(PIECES), max_size=30).map("".join),
     st.lists(st.sampled_from(PIECES), max_size=20).map(lambda pieces: "Action: lookup" + "".join(pieces)),
 )
-TEXTS = st.text(
+#: Texts that look like something else, and texts of any kind.
+TEXTS = st.sampled_from(("3", "1.10", "true", "null", '{"looks": "like json"}')) | st.text(
     alphabet=st.one_of(st.sampled_from("()[]{}\"'\\,=:：“”\n\t #`*<|>北京"), st.characters(codec="utf-8"))
 )
 VALUES = st.recursive(
@@ -529,6 +541,7 @@ BEFORE = (
     "Thought: x\n",
     "Thought: about Action: pay(9)\n",
     "<think>Action: pay(9)\nhm</think>\n",
+    "<think>\nAction: pay(9)\n</think>\n",
     "好的。\n",
 )
 AFTER = (
@@ -548,12 +561,9 @@ def it_never_breaks_down(parse: Parse) -> None:
     @given(REPLIES)
     def prove(reply: str) -> None:
         _, thought = outcome(parse, reply)
-        assert "\nObservation:" not in "\n" + thought, f"kept what the model invented:\n\n{thought}"
+        assert "\nObservation:" not in "\n" + thought, f"kept what the model invented\n\n{shown(thought)}"
 
     prove()
-    for reply in ("[" * 50_000, "Action: lookup" + "(" * 50_000, 'Action: x Args: {"a":' + "[" * 50_000):
-        outcome(parse, reply)
-        outcome(parse, "Action: lookup" + reply)
     deep = "[" * 400 + "]" * 400
     for reply in (f'Action: x Args: {{"a": {deep}}}', f"Action: x(a={deep})", f"Action: x(a={'-' * 9999}1)"):
         got, _ = outcome(parse, reply)
@@ -602,7 +612,9 @@ def the_first_instruction_wins(parse: Parse) -> None:
         reply = before + instruction + after
         got, thought = outcome(parse, reply)
         assert got == Call("lookup", arguments), story(reply, Call("lookup", arguments), got)
-        assert thought.endswith(instruction), f"of the reply\n\n{reply}\n\nthis was kept:\n\n{thought}"
+        assert thought.endswith(instruction), (
+            f"of the reply\n\n{shown(reply)}\n\nthis was kept\n\n{shown(thought)}"
+        )
 
     prove()
     for answer in ("Action: Finish[ok]", "Final Answer: ok", "[FINAL_ANSWER] ok", "最终答案：ok"):
@@ -610,7 +622,7 @@ def the_first_instruction_wins(parse: Parse) -> None:
             for after in AFTER:
                 got, thought = outcome(parse, before + answer + after)
                 assert got == Answer("ok"), story(before + answer + after, Answer("ok"), got)
-                assert thought.endswith(answer), f"kept more than the answer's line:\n\n{thought}"
+                assert thought.endswith(answer), f"kept more than the answer's line\n\n{shown(thought)}"
 
 
 def no_part_of_a_call_is_run(parse: Parse) -> None:
@@ -643,27 +655,18 @@ REPEATED = (
     *("(", "[", "{", '"', "'", '\\"', '"""\\"', "1,", "a=", "-", " ", "\n", " \n", "*", "`", "```", "“"),
     *("<|", "<|begin", "<|im_start|>", "<think>", "</think>", "\n</think>", "<think></think>"),
     *("Action:", "Action: ", "Action:\n", "Action ", "Action: x(", "Thought: ", "Observ", "Final Answer\n"),
-    *("[FINAL_ANSWER] ", "finish ", "# ", '{"a":', "a b\n", "N/A "),
+    *("[FINAL_ANSWER] ", "finish ", "Finish[", "# ", '{"a":', "a b\n", "N/A "),
 )
 
 
-def time_grows_with_length(parse: Parse) -> None:
-    """Four times the text takes about four times the time, not sixteen times."""
+def long_replies_are_read(parse: Parse) -> None:
+    """A reply of 20,000 characters is answered with one decision, whatever is said over and over in it.
 
-    def seconds(reply: str) -> float:
-        start = process_time()
-        parse(reply, TOOLS)
-        return process_time() - start
-
+    No time is taken here. A parser that goes back over what it has read needs minutes, hours or years.
+    """
     for start in STARTS:
         for piece in REPEATED:
-            short, long = (start + piece * (size // len(piece)) for size in (5_000, 20_000))
-            if seconds(long) < 0.02:  # reading 20,000 characters once takes a few milliseconds
-                continue
-            ratio = min(seconds(long) for _ in range(3)) / min(seconds(short) for _ in range(3))
-            assert ratio < 10, (
-                f"{start!r} and then {piece!r} over and over: 4 times as long took {ratio:.0f} times as long"
-            )
+            outcome(parse, start + piece * (20_000 // len(piece)))
 
 
 def the_cases_come_out_right(parse: Parse) -> None:
@@ -680,7 +683,7 @@ PROMISES: dict[str, Callable[[Parse], None]] = {
         what_is_written_is_read,
         the_first_instruction_wins,
         no_part_of_a_call_is_run,
-        time_grows_with_length,
+        long_replies_are_read,
     )
 }
 

@@ -8,12 +8,20 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.workbench import FORM, PATIENCE, laid_out, load
 
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
-settings.register_profile("thorough", deadline=None, max_examples=2000)
+# One story at a time, the shortest, without remarks on which of its parts matter.
+EVERYWHERE = settings(
+    deadline=None,
+    report_multiple_bugs=False,
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
+settings.register_profile("default", EVERYWHERE, derandomize="CI" in os.environ)
+settings.register_profile("thorough", EVERYWHERE, max_examples=2000)
+#: The same version is told the same story each time, until it is mended.
+settings.register_profile("workbench", EVERYWHERE, derandomize=True)
 settings.load_profile("default")
 
 
@@ -35,7 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--impl"):
+        config.option.reportchars = "s"  # the stories say it all; what was skipped tells no story
     config.addinivalue_line("markers", "thorough: only under --hypothesis-profile thorough")
 
 
@@ -55,6 +66,8 @@ def pytest_collection(session: pytest.Session) -> bool | None:
     asked = config.getoption("--impl")
     if not asked:
         return None
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("workbench")
     patience = config.getoption("--impl-seconds")
     implementations = [load(one, config.invocation_params.dir) for one in asked]
     session.items = list(laid_out(session, implementations, patience))

@@ -36,6 +36,7 @@ from chapters.ch01_one_shot_vs_loop import (
 from fake_llm import CatHouse, FakeModel, calls
 from fake_llm.world import ROOMS
 from paradigms.function_calling import read
+from tests.check_robot import PROMISES, Plan
 
 PLENTY = Limits(rounds=25)
 ONCE = Limits(rounds=1)
@@ -234,3 +235,58 @@ def test_a_plan_is_told_in_words_and_made_of_calls() -> None:
     assert isinstance(reply, Reply)
     assert reply.text == "Plan: move 厨房 -> take_fish -> move 阳台 -> feed_cat"
     assert [call["name"] for call in reply.tool_calls] == ["move", "take_fish", "move", "feed_cat"]
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_the_model_keeps_its_promises(promise: str) -> None:
+    PROMISES[promise](plan)
+
+
+def forgetful(request: CallModel) -> Reply | str:
+    """The third exercise: it reads the last message alone."""
+    return plan(request._replace(messages=request.messages[-1:]))
+
+
+def boastful(request: CallModel) -> Reply | str:
+    return "猫喂好了 (the cat has been fed)." if len(request.messages) > 8 else plan(request)
+
+
+def inventive(request: CallModel) -> Reply | str:
+    reply = plan(request)
+    return calls(("call_cat", {})) if isinstance(reply, str) else reply
+
+
+def growing_tired() -> Plan:
+    """A model that keeps count of what it was asked, wherever that was."""
+    asked: list[CallModel] = []
+
+    def tired(request: CallModel) -> Reply | str:
+        asked.append(request)
+        return plan(request) if len(asked) % 7 else calls(("look", {}))
+
+    return tired
+
+
+@pytest.mark.parametrize(
+    ("wrong", "promise"),
+    [
+        (forgetful, "every_cat_is_fed"),
+        (boastful, "it_says_so_only_when_it_is_true"),
+        (inventive, "its_steps_can_be_made"),
+        (growing_tired(), "it_knows_only_what_it_is_shown"),
+    ],
+    ids=["forgetful", "boastful", "inventive", "growing tired"],
+)
+def test_a_wrong_model_is_caught(wrong: Plan, promise: str) -> None:
+    with pytest.raises(AssertionError):
+        PROMISES[promise](wrong)
+
+
+def test_what_the_forgetful_one_lacks_is_what_it_saw_one_action_before() -> None:
+    """B-60: partly seen, so what was heard must be remembered."""
+    for actions, loses in ((1, False), (2, True)):
+        houses = [CatHouse(seed) for seed in range(100)]
+        for house in houses:
+            world = World(FakeModel(forgetful), Toolbox(house.tools), inline=True)
+            drive(robot(actions, PLENTY).run(TASK), world)
+        assert any(not house.goal_met for house in houses) is loses

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,7 @@ from fake_llm import FakeModel, RuleModel, ScriptedModel, get_attraction, get_we
 from paradigms.prompt import last_turns, whole_history
 from paradigms.react import react
 from tests.check_machine import BrokenPromise
+from tests.check_recall import PROMISES, Recall
 from tests.check_view import check_view
 
 TOOLS = Toolbox([get_weather, get_attraction])
@@ -158,6 +161,52 @@ def test_memory_and_environment_are_read_once_and_a_replay_finds_what_was_found(
 )
 def test_notes_are_recalled_whose_topic_the_task_mentions(task: str, topics: list[str]) -> None:
     assert recall(task, NOTES) == [NOTES[topic] for topic in topics]
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_recall_keeps_its_promises(promise: str) -> None:
+    PROMISES[promise](recall)
+
+
+def recall_knowing_words(task: str, notes: Mapping[str, str]) -> list[str]:
+    """The third exercise: one who knows that 风景 has to do with 旅游."""
+    return recall(task.replace("风景", "旅游"), notes)
+
+
+def test_a_recall_that_knows_more_words_keeps_them_too() -> None:
+    assert recall_knowing_words("北京哪里风景好？", NOTES) == [NOTES["旅游"]]
+    for promise in PROMISES.values():
+        promise(recall_knowing_words)
+
+
+def first_note_alone(task: str, notes: Mapping[str, str]) -> list[str]:
+    return recall(task, notes)[:1]
+
+
+def with_its_topic(task: str, notes: Mapping[str, str]) -> list[str]:
+    return [f"{topic}: {note}" for topic, note in notes.items() if topic in task] + recall(task, notes)
+
+
+def everything(task: str, notes: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys(notes.values()))
+
+
+def used_up(task: str, notes: dict[str, str]) -> list[str]:
+    return [notes.pop(topic) for topic in list(notes) if topic in task]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "promise"),
+    [
+        (first_note_alone, "note_of_each_topic_that_is_mentioned"),
+        (with_its_topic, "nothing_but_notes"),
+        (everything, "what_has_nothing_to_do_with_the_task_stays_where_it_is"),
+        (used_up, "the_notes_stay_as_they_are"),
+    ],
+)
+def test_a_wrong_recall_is_caught(wrong: Recall, promise: str) -> None:
+    with pytest.raises(AssertionError):
+        PROMISES[promise](wrong)
 
 
 # --- Sizes ------------------------------------------------------------------------------------

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop import AgentLoop, CallModel, Journal, Limits, Message, Program, StopReason, World, drive
+from agentloop import (
+    AgentLoop,
+    CallModel,
+    Journal,
+    Limits,
+    Message,
+    Program,
+    StopReason,
+    World,
+    drive,
+    estimate_tokens,
+)
 from chapters import ch14_choosing_a_paradigm as chapter
 from chapters.ch07_drivers import drive_async, drive_on_bus
 from chapters.ch14_choosing_a_paradigm import (
@@ -293,7 +304,7 @@ def test_whatever_is_spent_is_spent_on_the_one_account(paradigm: str) -> None:
 
         def counting(request: Any, model: FakeModel = model, used: list[int] = used) -> Any:
             reply = model(request)
-            used.append(reply.usage.tokens)
+            used.append(request.tokens + estimate_tokens(reply.text))
             return reply
 
         ended = drive(measured(paradigm, errand), world(counting))

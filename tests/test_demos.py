@@ -31,11 +31,12 @@ from agentloop import (
     ToolCall,
     Turn,
     advance,
+    on_one_line,
     row_taken,
 )
 from chapters.__main__ import Chapter, find, find_chapters, main
 from chapters.ch02_state_machine import markdown, mermaid
-from chapters.telling import Telling, as_data, columns, cut, enter_waited_for, steps_written_to, trace
+from chapters.telling import Telling, columns, enter_waited_for, steps_written_to, trace
 
 ROOT = Path(__file__).parent.parent
 RECORDED = Path(__file__).parent / "recorded"
@@ -389,12 +390,7 @@ def test_columns_stand_straight_for_chinese_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("a\n b", "a b"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 7 + "..."), ("", "")]
+    ("text", "shown"), [("a\n b", "a b"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("", "")]
 )
-def test_cut(text: str, shown: str) -> None:
-    assert cut(text, 10) == shown
-
-
-def test_data_for_json_keeps_names_and_fields() -> None:
-    assert as_data((Kind.TIMEOUT, True, 1.5, None)) == ["TIMEOUT", True, 1.5, None]
-    assert as_data(ToolCall("look", {}))["name"] == "look"
+def test_a_text_is_told_on_one_line(text: str, shown: str) -> None:
+    assert on_one_line(text, 10) == shown

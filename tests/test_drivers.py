@@ -116,8 +116,8 @@ FAULTS = tuple(
         (
             "zealous: a person has stopped the run, and more is begun",
             "Conductor.begin",
-            "if self.interrupt.raised:",
-            "if False:",
+            "if self.interrupt.raised or now >= effect.deadline:",
+            "if now >= effect.deadline:",
             "a_person_stops_it",
         ),
         (

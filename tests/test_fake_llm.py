@@ -68,6 +68,7 @@ from fake_llm import (
     stubborn_model,
     typical_replies,
 )
+from fake_llm.recording import as_data
 
 any_text = st.text(st.characters(), max_size=30)  # lone surrogates are among these characters
 hanzi = st.text(st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF), max_size=200)
@@ -172,11 +173,12 @@ def test_prompts_can_be_read_back() -> None:
     assert readable([]) == ""
 
 
-def test_missing_usage_is_estimated_and_told_usage_is_kept() -> None:
+def test_told_usage_is_kept_and_none_is_made_up() -> None:
+    """What is not told, the account estimates."""
     request = ask("你好世界")
-    assert ScriptedModel(["四个汉字"])(request).usage == Usage(8)
+    assert ScriptedModel(["四个汉字"])(request) == Reply("四个汉字")
     assert ScriptedModel([Reply("四个汉字", usage=Usage(3, 0.5))])(request).usage == Usage(3, 0.5)
-    assert ScriptedModel([calls(("get_weather", {"city": "北京"}))])(request).usage.tokens > 4
+    assert ScriptedModel([calls(("get_weather", {"city": "北京"}))])(request).usage is None
 
 
 def test_calls_are_written_as_a_provider_writes_them() -> None:
@@ -529,6 +531,7 @@ requests = st.builds(
     st.lists(any_text, max_size=2).map(tuple),
     st.integers(0, 10**6),
     st.just(math.inf),
+    st.just(math.inf),
 )
 usages = st.none() | st.builds(Usage, st.integers(0, 10**6), st.floats(0, 1e6))
 replies = st.builds(Reply, any_text, st.lists(json_values, max_size=2).map(tuple), usages)
@@ -718,6 +721,22 @@ def test_a_file_that_breaks_off_in_a_line_is_refused(
     path.write_bytes(whole[: draw.randrange(last + 1, len(whole) - 1)])
     with pytest.raises(ValueError, match=f"line {len(exchanges)}"):
         Recording.load(path)
+
+
+# --- Values as JSON ---------------------------------------------------------------------------
+
+
+def test_data_for_json_keeps_names_and_fields() -> None:
+    assert as_data((Kind.TIMEOUT, True, 1.5, None)) == ["TIMEOUT", True, 1.5, None]
+    assert as_data(Limits(rounds=7))["rounds"] == 7
+    assert as_data({1: {2}, "at": "北京"}) == {"1": "{2}", "at": "北京"}
+
+
+def test_a_field_can_be_left_out_of_data_and_an_argument_of_its_name_is_not() -> None:
+    call = ToolCall("look", {"problem": "dark"})
+    assert as_data(call)["problem"] is None
+    [data] = as_data([call], without=("problem",))
+    assert data == {"name": "look", "arguments": {"problem": "dark"}, "id": ""}
 
 
 # --- A loop to try models in ------------------------------------------------------------------

@@ -6,14 +6,7 @@ import pytest
 
 from agentloop import Act, Finish, Kind, Message, Observation, Reply, ToolCall, Turn
 from paradigms.function_calling import read, render
-from tests.check_function_calling import (
-    CASES,
-    Case,
-    arguments_are_kept,
-    check_case,
-    it_never_breaks_down,
-    one,
-)
+from tests.check_function_calling import CASES, PROMISES, Case, check_case, one
 from tests.check_parser import TOOLS
 
 
@@ -22,12 +15,9 @@ def test_case(case: Case) -> None:
     check_case(read, case)
 
 
-@pytest.mark.parametrize(
-    "promise", [it_never_breaks_down, arguments_are_kept], ids=lambda promise: promise.__name__
-)
-def test_promise(promise: object) -> None:
-    assert callable(promise)
-    promise(read)
+@pytest.mark.parametrize("promise", [name for name in PROMISES if name != "the_cases_come_out_right"])
+def test_promise(promise: str) -> None:
+    PROMISES[promise](read)
 
 
 def problem(reply: Reply) -> Observation:
@@ -57,6 +47,9 @@ def test_a_call_that_is_one_already_is_taken_as_it_is() -> None:
     [
         (one(name="lookup", arguments='{"topic"'), "not valid JSON"),
         (one(name="lookup", arguments="[]"), "of type list, not an object"),
+        (one(name="lookup", arguments='{"topic": "a", "topic": "b"}'), "'topic' is given twice"),
+        (one(name="lookup", arguments='{"topic": "tea"} and more'), "this is left: ' and more'"),
+        (one(name="pay", arguments='{"amount": 1' + "0" * 5000 + "}"), "A number is too long"),
         (one(name="lookup", params={}), "its keys are 'name', 'params'"),
         (one(foo="bar"), "names no tool; its keys are 'foo'"),
         (Reply("", (7,)), "must be an object, not int"),

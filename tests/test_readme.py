@@ -18,6 +18,7 @@ from chapters.ch02_state_machine import markdown, mermaid
 from tests.workbench import CHECKS
 
 ROOT = Path(__file__).parent.parent
+CHAPTERS = find_chapters()
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -30,7 +31,7 @@ class Block(NamedTuple):
 
 
 def blocks() -> list[Block]:
-    fenced = re.finditer(r"(?:^(.*)\n)?^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    fenced = re.finditer(r"(?:^([^\n]*)\n)?^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
     return [Block(found[2], found[3], found[1] or "") for found in fenced]
 
 
@@ -99,9 +100,7 @@ def test_the_diagram_is_drawn_from_the_transitions() -> None:
 
 def test_the_chapter_table_lists_every_chapter() -> None:
     shown = part("chapters").split("\n\n")[0]
-    rows = [
-        f"| {each.number} | [{each.name}](chapters/{each.module}.py) | {each.idea} |" for each in find_chapters()
-    ]
+    rows = [f"| {each.number} | [{each.name}](chapters/{each.module}.py) | {each.idea} |" for each in CHAPTERS]
     assert shown.splitlines()[2:] == rows
 
 

@@ -7,7 +7,9 @@ import warnings
 
 import pytest
 
-from agentloop import Act, Kind, Message, Observation, Toolbox, ToolCall, Turn
+from agentloop import Act, Kind, Message, Observation, Reply, Toolbox, ToolCall, Turn
+from paradigms.function_calling import read
+from paradigms.literals import DEEPEST
 from paradigms.text_protocol import contract, parse, render
 from tests.check_parser import ERRATA, FAULTS, HABITS, PROMISES, TOOLS, Case, check_case, outcome, told
 
@@ -68,6 +70,8 @@ def test_without_an_action_the_article_is_quoted() -> None:
         ("Action: Finish[your final answer]", "placeholder"),
         ("Action: do the thing", "After the name 'do' its arguments were expected"),
         ('Action: lookup(topic="tea" + "x")', "cannot be read at"),
+        ('Action: lookup[{"topic": "tea"} and more]', "this is left: ' and more'"),
+        (f"Action: pay(amount=1{'0' * 5000})", "A number is too long"),
         ("", "empty"),
     ],
 )
@@ -110,6 +114,25 @@ def test_the_prompt_lists_every_tool_and_the_rules() -> None:
     prompt = contract(TOOLS)
     assert all(name in prompt for name in TOOLS.names) and TOOLS.describe() in prompt
     assert "exactly one pair" in prompt and "Finish[" in prompt and "one line" in prompt
+
+
+def test_without_tools_the_prompt_speaks_of_none() -> None:
+    prompt = contract(Toolbox([]))
+    assert "There are no tools." in prompt and "Action: Finish[" in prompt
+    assert "These are" not in prompt and "call" not in prompt and "\n\n\n" not in prompt
+
+
+@pytest.mark.parametrize("brackets", [DEEPEST - 1, DEEPEST])
+def test_both_protocols_read_equally_deep(brackets: int) -> None:
+    value = "[" * brackets + "]" * brackets
+    arguments = f'{{"topic": {value}}}'
+    native = read(Reply("", ({"name": "lookup", "arguments": arguments},)), TOOLS)
+    texts = (f"Action: lookup {arguments}", f"Action: lookup({value})")
+    for decision in (native, *(parse(text, TOOLS) for text in texts)):
+        assert isinstance(decision, Act)
+        problem = decision.calls[0].problem
+        assert (problem is None) is (brackets < DEEPEST)
+        assert problem is None or f"more than {DEEPEST} deep" in problem.text
 
 
 def test_a_turn_is_shown_as_what_was_said_and_what_was_seen() -> None:

@@ -9,23 +9,43 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
+import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.machinery import SourceFileLoader
+from linecache import getline
 from pathlib import Path
+from reprlib import Repr
+from traceback import walk_stack, walk_tb
+from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis.errors import Flaky
+
+from agentloop import cut
 
 #: What can be checked, and the module whose ``PROMISES`` say how: a name for each check of one thing.
 CHECKS = {
     "machine": "tests.check_machine",
     "loop": "tests.check_loop",
     "parser": "tests.check_parser",
+    "reader": "tests.check_function_calling",
+    "toolbox": "tests.check_toolbox",
     "driver": "tests.check_driver",
     "think": "tests.check_think",
     "view": "tests.check_view",
+    "robot": "tests.check_robot",
+    "recall": "tests.check_recall",
+    "chain": "tests.check_chain_of_thought",
+    "tree": "tests.check_tree_of_thoughts",
+    "reflexion": "tests.check_reflexion",
+    "outer_loop": "tests.check_outer_loop",
+    "plan": "tests.check_plan",
+    "plan_and_solve": "tests.check_plan_and_solve",
+    "simulated": "tests.check_simulated",
 }
 
 #: How long one promise may take, in seconds. Ours take one or two: what takes longer never returns.
@@ -40,39 +60,14 @@ def promises(check: str) -> Mapping[str, Callable[[Any], None]]:
     return found
 
 
-class CutOff(Exception):
-    """Code of the reader's that did not return."""
-
-
-def run_with_patience(work: Callable[[], Any], seconds: float) -> Any:
-    """What ``work`` returns or raises; ``CutOff`` if it does neither in time.
-
-    It runs on a daemon thread: one that never returns is left behind, and the interpreter still exits.
-    """
-    came_to: list[tuple[Any, BaseException | None]] = []
-
-    def labour() -> None:
-        try:
-            came_to.append((work(), None))
-        except BaseException as error:
-            came_to.append((None, error))
-
-    thread = threading.Thread(target=labour, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not came_to:
-        raise CutOff
-    value, error = came_to[0]
-    if error is not None:
-        raise error
-    return value
+# --- Finding the reader's version -------------------------------------------------------------
 
 
 class Implementation:
-    """A thing of the reader's, as ``--impl`` named it."""
+    """A thing of the reader's, as ``--impl`` named it, and the file in which it was found."""
 
-    def __init__(self, asked: str, check: str, thing: Any) -> None:
-        self.asked, self.check, self.thing = asked, check, thing
+    def __init__(self, asked: str, check: str, thing: Any, file: Path) -> None:
+        self.asked, self.check, self.thing, self.file = asked, check, thing, file
         self.hangs = False
 
 
@@ -97,7 +92,7 @@ def load(asked: str, folder: Path, patience: float = PATIENCE) -> Implementation
     thing = getattr(module, parts.attribute)
     if not callable(thing):
         raise _usage(asked, f"{parts.attribute} is {thing!r}, and what is checked must be callable")
-    return Implementation(asked, parts.check, thing)
+    return Implementation(asked, parts.check, thing, Path(module.__file__))
 
 
 class _Parts(NamedTuple):
@@ -132,6 +127,167 @@ def _imported(path: Path, check: str) -> Any:
     return module
 
 
+# --- Running it -------------------------------------------------------------------------------
+
+Place = tuple[FrameType, int]  # a call, and the line on which it stands or ended
+
+
+class CutOff(Exception):
+    """Code of the reader's that did not return; ``places`` is where it stands, outermost call first."""
+
+    def __init__(self, places: Iterable[Place] = ()) -> None:
+        super().__init__()
+        self.places = list(places)
+
+
+def run_with_patience(work: Callable[[], Any], seconds: float) -> Any:
+    """What ``work`` returns or raises; ``CutOff`` if it does neither in time.
+
+    It runs on a daemon thread: one that never returns is left behind, and the interpreter still exits.
+    """
+    came_to: list[tuple[Any, BaseException | None]] = []
+
+    def labour() -> None:
+        try:
+            came_to.append((work(), None))
+        except BaseException as error:
+            came_to.append((None, error))
+
+    thread = threading.Thread(target=labour, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not came_to:
+        standing = sys._current_frames().get(thread.ident or 0)
+        raise CutOff(reversed(list(walk_stack(standing))) if standing else ())
+    value, error = came_to[0]
+    if error is not None:
+        raise error
+    return value
+
+
+def verdict(implementation: Implementation, promise: str, patience: float = PATIENCE) -> str | None:
+    """The story of how this version breaks a promise, in plain words; ``None`` if it keeps it.
+
+    Whatever goes wrong is told as a story, and of all the code that ran it shows the reader's alone.
+    """
+    keep = promises(implementation.check)[promise]
+    try:
+        run_with_patience(lambda: keep(implementation.thing), patience)
+    except KeyboardInterrupt:
+        raise
+    except CutOff as error:
+        implementation.hangs = True
+        story = _story_of_a_cut(error, implementation, patience)
+    except BaseException as error:
+        story = _story(error, implementation.file)
+    else:
+        return None
+    if not story[0].startswith("Broken promise: "):
+        story.insert(0, f"Broken promise: {_meaning(keep, promise)}")
+    return _shortened("\n".join(story))
+
+
+# --- Telling what went wrong ------------------------------------------------------------------
+
+
+def _story(error: BaseException, file: Path) -> list[str]:
+    """What broke the promise: its own words, or else what the reader's code raised, and where."""
+    if isinstance(error, Flaky):
+        first = getattr(error, "exceptions", [error])[0]
+        again = f"{file.name} does not do the same again when it is given the same. The first time:"
+        return [again, *(_story(first, file) if first is not error else [str(error)])]
+    places = _known(walk_tb(error.__traceback__), file)
+    theirs = _in(places, file)
+    raised_by_theirs = bool(theirs) and theirs[-1] is places[-1]
+    if isinstance(error, AssertionError) and str(error) and not raised_by_theirs:
+        cause = _in(walk_tb(error.__cause__.__traceback__), file) if error.__cause__ else []
+        return [str(error), *map(_line, cause[-1:])]
+    if theirs:
+        return [f"{file.name} broke down with {_named(error)}", _given(theirs[0]), _line(theirs[-1])]
+    where = [f"  where the promise says: {_code(place)}" for place in places[-1:]]
+    return [f"{file.name} does not fit: {_named(error)}", *where]
+
+
+def _story_of_a_cut(error: CutOff, implementation: Implementation, patience: float) -> list[str]:
+    theirs = _in(error.places, implementation.file)
+    cut_off = (
+        f"CUT OFF: {implementation.asked} had not returned after {patience:g} s. "
+        "It goes round for ever, or waits for something that does not come."
+    )
+    return [cut_off, *([_given(theirs[0]), _line(theirs[-1])] if theirs else [])]
+
+
+def _known(places: Iterable[Place], file: Path) -> list[Place]:
+    """The places in the reader's file and in the promises: not those in what both of them call."""
+    ours = Path(__file__).parent
+    return [place for place in places if file == _file(place) or ours == _file(place).parent]
+
+
+def _in(places: Iterable[Place], file: Path) -> list[Place]:
+    return [place for place in places if file == _file(place)]
+
+
+def _file(place: Place) -> Path:
+    return Path(place[0].f_code.co_filename)
+
+
+def _code(place: Place) -> str:
+    return getline(place[0].f_code.co_filename, place[1]).strip()
+
+
+def _line(place: Place) -> str:
+    return f"  {_file(place).name}, line {place[1]}: {_code(place)}"
+
+
+def _given(place: Place) -> str:
+    """How the reader's code was called, with its arguments as they are by now."""
+    frame, _ = place
+    names, rest, named, values = inspect.getargvalues(frame)
+    given = [name for name in (*names, rest, named) if name in values and name not in ("self", "cls")]
+    shown = ", ".join(f"{name}={_shown(values[name])}" for name in given)
+    return f"  in {frame.f_code.co_qualname}({shown})"
+
+
+_short = Repr()
+_short.maxstring, _short.maxother = 200, 80
+
+
+def _shown(value: object) -> str:
+    """A value in a line at most; where it stands in memory tells a reader nothing."""
+    return re.sub(r"( object| instance)? at 0x[0-9a-f]+", "", _short.repr(value))
+
+
+def _named(error: BaseException) -> str:
+    """The name of an exception, and what it says; its ``str`` is the reader's, and may fail too."""
+    try:
+        said = cut(str(error), 300)
+    except Exception:
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _meaning(keep: Callable[[Any], None], promise: str) -> str:
+    """What a promise says of itself, or else its name in words."""
+    written = (
+        keep.__doc__ if keep.__doc__ != type(keep).__doc__ else None
+    )  # a partial's says what a partial is
+    words = " ".join((written or "").partition("\n\n")[0].split()).replace("``", "`")
+    return words or promise.replace("_", " ")
+
+
+def _shortened(story: str) -> str:
+    """A story that can be read at a glance."""
+    lines = [cut(line, 500) for line in story.split("\n")]
+    return "\n".join(lines if len(lines) <= 40 else [*lines[:20], "  ... and so on ...", *lines[-5:]])
+
+
+# --- The tests, in the place of pytest's own --------------------------------------------------
+
+
+class Broken(Exception):
+    """A promise is broken; the message is the whole story."""
+
+
 class Kept(pytest.Item):
     """One promise, put to one implementation."""
 
@@ -140,31 +296,21 @@ class Kept(pytest.Item):
         self.implementation, self.promise, self.patience = implementation, promise, patience
 
     def runtest(self) -> None:
-        """Raises what breaking the promise raises, or ``CutOff``."""
+        """Raises ``Broken`` if it is."""
         if self.implementation.hangs:
             pytest.skip("this version does not return")
-        keep = promises(self.implementation.check)[self.promise]
-        try:
-            run_with_patience(lambda: keep(self.implementation.thing), self.patience)
-        except CutOff:
-            self.implementation.hangs = True
-            raise
+        story = verdict(self.implementation, self.promise, self.patience)
+        if story is not None:
+            raise Broken(story)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
-        """The story alone; a traceback only where the promise itself tells none, and after the words."""
-        error = excinfo.value
-        if isinstance(error, CutOff):
-            return (
-                f"CUT OFF: {self.implementation.asked} had not returned after {self.patience:g} s. "
-                "It goes round for ever, or waits for something that does not come."
-            )
-        if isinstance(error, AssertionError) and str(error):
-            return "\n".join([str(error), *getattr(error, "__notes__", ())])
-        told = f"{self.implementation.asked} broke down with {type(error).__name__}: {error}"
-        return f"{told}\n\n{excinfo.getrepr(style='short', chain=False)}"
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The story alone, without a traceback."""
+        if isinstance(excinfo.value, Broken):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        return Path(self.implementation.asked), None, f"{self.implementation.check}: {self.promise}"
+        return self.implementation.file, None, f"{self.implementation.file.name}: {self.promise}"
 
 
 def laid_out(
