@@ -927,7 +927,7 @@ def within(account: Account, program: Program[T]) -> Program[T]:
             account.book(effect, value, at)
             step = program.send
         except GeneratorExit:
-            program.close()
+            _abandon(program)
             raise
         except (LimitReached, Interrupted) as refusal:
             step, given = program.throw, account.refused(refusal)

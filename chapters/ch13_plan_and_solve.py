@@ -36,8 +36,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from agentloop import AgentLoop, CallModel, Result, Toolbox, World, drive
-from chapters.telling import GREEN, RED, Telling, cut
+from agentloop import AgentLoop, CallModel, Result, Toolbox, World, drive, on_one_line
+from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeModel, get_attraction, get_weather, readable
 from paradigms.plan import Plan, PlanStep
 from paradigms.plan_and_solve import TRIGGER, PlanAndSolve, Solution, zero_shot
@@ -159,7 +159,7 @@ def told(tell: Telling, solution: Solution) -> None:
             step.goal,
             status.name,
             calls_of(result) or "-",
-            cut(problem or str(result.answer if result else ""), 60),
+            on_one_line(problem or str(result.answer if result else ""), 60),
         )
         for plan, step, status, result, problem, _ in solution.steps
     )

@@ -142,11 +142,6 @@ def _labelled(label: str, text: str, style: str) -> list[tuple[str, str]]:
     return [(style, f"    {label:4}  {line}") for label, line in zip(labels, lines, strict=False)]
 
 
-def cut(text: str, width: int = WIDTH) -> str:
-    """``on_one_line``, as wide as a line of the trace."""
-    return on_one_line(text, width)
-
-
 def columns(rows: Iterable[Sequence[object]]) -> list[str]:
     """Rows of cells as lines in which each column starts at the same place."""
     table = [[str(cell) for cell in row] for row in rows]

@@ -11,7 +11,7 @@ around whole loops: the four duties (核心职责) that no single loop has a pla
 上下文压缩  ``compressed``, a view for the loop: one line for each turn that the window has no room for
 
 Working memory is where the two meet (双循环的协同机制): each attempt is shown the stack, what was found,
-and what is remembered; its answer is what the outer loop decides on.
+and what is remembered; its answer is what the outer loop decides on. Four duties in one file make it long.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from agentloop import (
     bounded,
     call_text,
     cut,
+    on_one_line,
 )
 from paradigms.evaluators import Evaluate
 from paradigms.plan import UnreadablePlan
@@ -297,9 +298,6 @@ SHORT = 60  # characters of a call, and of what it brought
 
 def _line(turn: Turn) -> str:
     pairs = zip(turn.calls, turn.observations, strict=True)
-    return "; ".join(f"{_short(call_text(call))} -> {_short(seen.text)}" for call, seen in pairs)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHORT else line[: SHORT - 1] + "…"
+    return "; ".join(
+        f"{on_one_line(call_text(call), SHORT)} -> {on_one_line(seen.text, SHORT)}" for call, seen in pairs
+    )

@@ -8,7 +8,8 @@ How it is read, in three steps:
 3. A step needs the one before it, unless it names others: ``(needs 1, 2)``, ``(needs nothing)``.
 
 A text that holds no plan is never an empty plan: ``UnreadablePlan`` says why. The same goes for a plan
-that could not be followed, because a step is empty, or needs a step that does not come before it.
+that could not be followed, because a step is empty, or needs a step that does not come before it. The
+tables of all the ways in which plans are numbered make this file long.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ In the paper it is a zero-shot prompt: one sentence (``TRIGGER``) in place of "L
 lets a model write a plan and carry it out in the same reply, so that it skips fewer steps. ``zero_shot``
 is that. The paper has neither tools nor a second model call but the one that extracts the answer.
 
-The article's form, a planner apart from an executor, is a later reading (plan-and-execute, as in BabyAGI
-and LangChain, 2023), and ``PlanAndSolve`` is that: a planner hook makes the plan (规划阶段), a whole
+The article's form, a planner apart from an executor, is a later reading, known as plan-and-execute,
+and ``PlanAndSolve`` is that: a planner hook makes the plan (规划阶段), a whole
 ``AgentLoop`` carries out each step (执行阶段), and a new plan is made when a step fails or the world
-changes (重规划触发), a limited number of times.
+changes (重规划触发), a limited number of times. Both forms stand here, so it is longer than most.
 """
 
 from __future__ import annotations

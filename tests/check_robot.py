@@ -33,7 +33,8 @@ def told(seed: int, actions: int, result: Result) -> str:
     looks = {1: "action", EVERYTHING: "whole plan"}.get(actions, f"{actions} actions")
     seen = [observation.text for turn in result.turns for observation in turn.observations]
     last = f" The last that was seen: {seen[-1]}" if seen else ""
-    return f"in house {seed}, with a look after every {looks}, when {result.control.rounds} rounds are over.{last}"
+    rounds = result.control.rounds
+    return f"in house {seed}, with a look after every {looks}, when {rounds} rounds are over.{last}"
 
 
 # --- The promises -----------------------------------------------------------------------------

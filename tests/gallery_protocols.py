@@ -55,7 +55,8 @@ PROTOCOL_FAULTS: tuple[Fault, ...] = (
         "_decoded",
         old="        return arguments\n",
         new="        return {\n"
-        "            name: json.loads(value) if isinstance(value, str) and value.isdigit() else value\n"
+        "            name: int(value) if isinstance(value, str) and value.isdecimal() and value.isascii()"
+        " and value[0] != '0' else value\n"
         "            for name, value in arguments.items()\n"
         "        }\n",
         caught_by="arguments_are_kept",

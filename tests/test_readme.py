@@ -100,7 +100,8 @@ def test_the_diagram_is_drawn_from_the_transitions() -> None:
 
 def test_the_chapter_table_lists_every_chapter() -> None:
     shown = part("chapters").split("\n\n")[0]
-    rows = [f"| {each.number} | [{each.name}](chapters/{each.module}.py) | {each.idea} |" for each in CHAPTERS]
+    link = "| {0.number} | [{0.name}](chapters/{0.module}.py) | {0.idea} |"
+    rows = [link.format(each) for each in CHAPTERS]
     assert shown.splitlines()[2:] == rows
 
 
