@@ -2184,10 +2184,9 @@ def _fit(value: Any, annotation: Any, place: str) -> Any:
         candidates = list(_candidates(value, origin, inner))
         if not candidates:
             raise _Misfit(place, annotation, value)
-        # What fits as it is stays as it is: for `int | str`, "3" is text.
-        return next(
-            (each for each in candidates if type(each) is type(value) and each == value), candidates[0]
-        )
+        # What fits as it is stays as it is: for `int | str`, "3" is text; and for `str | float`, 0 is 0.0.
+        equal = [each for each in candidates if each == value]
+        return next((each for each in equal if type(each) is type(value)), (*equal, *candidates)[0])
     try:
         plain = _convert(value, origin)
     except (KeyError, ValueError, OverflowError):

@@ -272,6 +272,7 @@ def test_T06_a_bug_inside_the_tool_is_not_called_an_argument_error() -> None:
         (Optional[int], None, None),  # noqa: UP045
         (int | None, "3", 3),
         (int | str, "3", "3"),
+        (str | float, 0, 0.0),
         (str | int, 3, 3),
         (list[int] | list[str], ["3"], ["3"]),
         (Literal[3, "4"], "3", 3),
