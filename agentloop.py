@@ -1005,6 +1005,11 @@ _LIMIT_OF = {
 }
 
 
+def _seen(call: ToolCall, observation: Observation) -> str:
+    text = on_one_line(observation.text)
+    return f"{on_one_line(call_text(call))}: {text}" if call.name else text
+
+
 class Result(NamedTuple):
     """How a run ended. ``answer`` is not ``None`` exactly when ``stop`` is FINAL_ANSWER.
 
@@ -1025,13 +1030,20 @@ class Result(NamedTuple):
     @property
     def summary(self) -> str:
         """The ending in words and what was found so far, made from the turns without a model (优雅降级)."""
-        found = [
-            f"- {on_one_line(call_text(call))}: {on_one_line(observation.text)}"
+        seen = [
+            (_seen(call, observation), observation.ok)
             for turn in self.turns
             for call, observation in zip(turn.calls, turn.observations, strict=True)
-            if observation.ok
         ]
-        return "\n".join([self._ending(), *(["Found so far:", *found] if found else ["Nothing was found."])])
+        lines = [self._ending()]
+        found = [f"- {line}" for line, ok in seen if ok]
+        if found:
+            lines += ["Found so far:", *found]
+        elif self.answer is None:
+            lines += ["Nothing was found."]
+        if self.answer is None and seen and not seen[-1][1]:
+            lines += [f"The last failure: {seen[-1][0]}"]
+        return "\n".join(lines)
 
     def _ending(self) -> str:
         ending = f"{self.stop.name}: {self.stop.value}"
@@ -1095,6 +1107,12 @@ class AgentLoop:
     def __post_init__(self) -> None:
         if not isinstance(self.stops, tuple):
             raise TypeError(f"stops is a tuple of rules, such as (rule,), not {self.stops!r}")
+        if not isinstance(self.limits, Limits):
+            raise TypeError(f"limits are Limits(rounds=..., ...), not {self.limits!r}")
+        optional = (self.perceive, self.accept, self.watch)
+        for hook in (self.reason, self.act, *self.stops, *(each for each in optional if each is not None)):
+            if not callable(hook):
+                raise TypeError(f"a hook of AgentLoop is a function, not {hook!r}")
 
     def run(self, task: Any) -> Program[Result]:
         """The program of one run. Hand it to a driver, or to ``yield from`` inside another program.
@@ -1168,12 +1186,17 @@ class AgentLoop:
         if type(decision) is not Act or not decision.calls:
             raise TypeError(f"reason must return an Act with calls, or a Finish, not {decision!r}")
         number, rounds = account.number, account.control.rounds
-        calls = tuple(
-            [
-                _new(ToolCall, (name, arguments, f"call_{number}_{rounds}_{place}", problem))
-                for place, (name, arguments, _, problem) in enumerate(decision.calls, 1)
-            ]
-        )
+        try:
+            calls = tuple(
+                [
+                    _new(ToolCall, (name, arguments, f"call_{number}_{rounds}_{place}", problem))
+                    for place, (name, arguments, _, problem) in enumerate(decision.calls, 1)
+                ]
+            )
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"Act holds a tuple of ToolCall values, such as (call,), not {decision.calls!r}"
+            ) from None
         observations: list[Observation] = []
         made = account.made
         try:
@@ -1520,6 +1543,14 @@ class World:
     clock: Callable[[], float] = time.monotonic
     inline: bool = False
 
+    def __post_init__(self) -> None:
+        if self.tools is not None and not isinstance(self.tools, Toolbox):
+            raise TypeError(f"World.tools is a Toolbox([...]), not {self.tools!r}")
+        optional = (self.model, self.human)
+        for each in (self.sleep, self.clock, *(each for each in optional if each is not None)):
+            if not callable(each):
+                raise TypeError(f"model, human, sleep and clock of a World are functions, not {each!r}")
+
     def may_repeat(self, name: str) -> bool:
         """Whether a tool may be called again when it is not known what became of its last call."""
         return self.tools is not None and self.tools.is_idempotent(name)
@@ -1545,6 +1576,9 @@ def as_reply(answer: Any) -> Reply | Observation:
         return Reply(answer)
     if answer is None:
         return Reply()
+    if inspect.isawaitable(answer):
+        getattr(answer, "close", bool)()
+        return _model_error("is asynchronous: it needs an asyncio driver")
     if not isinstance(answer, Reply):
         return _model_error(f"returned {type(answer).__name__}; a model returns a Reply or text")
     text, tool_calls, usage = answer
@@ -1564,6 +1598,8 @@ MOST_TOKENS = 10**12
 
 
 def _is_plain(usage: Usage) -> bool:
+    if type(usage) is not Usage:
+        return False
     tokens, cost = usage
     return type(tokens) is int and 0 <= tokens < MOST_TOKENS and type(cost) is float and 0 <= cost < math.inf
 
@@ -1654,6 +1690,8 @@ def drive(
     that follows is recorded. Ctrl-C and ``interrupt`` end the run with HUMAN. Raises what the
     program raises, and ``ProgramChanged`` where the journal is another program's.
     """
+    if not isinstance(program, GeneratorType) or not isinstance(world, World):
+        raise TypeError(f"drive(loop.run(task), World(...)), not drive({program!r}, {world!r})")
     performer = (_Inline if world.inline else _Crew)(world, interrupt or Interrupt())
     with _ctrl_c(performer.on_ctrl_c):
         stage = Stage(program, journal, world.may_repeat)
@@ -1898,6 +1936,8 @@ class Toolbox:
         idempotent: Collection[str] = (),
         max_characters: int = 10_000,
     ) -> None:
+        if not isinstance(tools, Iterable):
+            raise ValueError(f"a toolbox takes a list of functions, such as Toolbox([search]), not {tools!r}")
         if max_characters < 1:
             raise ValueError(f"max_characters must be at least 1, not {max_characters!r}")
         pairs: Iterable[tuple[Any, Any]] = (
@@ -2066,6 +2106,7 @@ class _Tool(NamedTuple):
         return {"name": self.name, "description": self.documentation, "parameters": parameters}
 
 
+_NOT_IN_NAMES = tuple(" \t\n()[]{}<>,:;=\"'`（）：，")
 _NOT_BY_NAME = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but a model names its arguments: drop the '/'",
     inspect.Parameter.VAR_POSITIONAL: "gives a model no names to use: take one list parameter instead",
@@ -2074,8 +2115,11 @@ _NOT_BY_NAME = {
 
 def _read_tool(name: Any, function: Callable[..., Any]) -> _Tool:
     """Read a tool off a function. Raises ``ValueError`` where a model could not call it by names."""
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"{function!r} has no name: give a mapping from names to functions")
+    if not isinstance(name, str) or not name or any(mark in name for mark in _NOT_IN_NAMES):
+        raise ValueError(
+            f"{function!r} has no name that a model can call it by ({name!r}): "
+            "give a mapping from names, without spaces and brackets, to functions"
+        )
     try:
         # The annotations are the tool's author's, who wrote the code anyway; never a model's text.
         signature = inspect.signature(function, eval_str=True)

@@ -31,17 +31,20 @@ from agentloop import (
     Limits,
     LoopContext,
     Message,
+    Observation,
     Outcome,
     Reply,
     Toolbox,
+    ToolCall,
+    Turn,
     Usage,
     World,
     advance,
     drive,
 )
 from fake_llm import ScriptedModel, calls
-from paradigms.function_calling import function_calling
-from paradigms.prompt import last_turns
+from paradigms.function_calling import function_calling, read, render
+from paradigms.prompt import block, last_turns
 from paradigms.react import react
 from paradigms.text_protocol import parse
 
@@ -187,6 +190,31 @@ def grown(run: Callable[[int], Any], scale: float) -> list[float]:
     return shares
 
 
+def where_it_goes(scale: float) -> Iterable[tuple[str, float]]:
+    """The parts of a round under function calling, each measured alone, as shares of the whole."""
+    rounds, tools = max(int(1000 * scale), 10), Toolbox([add])
+    native = function_calling(tools, "You add numbers.", last_turns(SHOWN))
+    request = CallModel((Message("system", "You add numbers."), Message("user", TASK)) * SHOWN)
+    model = scripted(*NATIVE, 6 * rounds)
+    call = ToolCall("add", {"a": 1, "b": 2}, "call_1_1_1")
+    turn = Turn("", (call,), (Observation("3"),))
+    control, event, limits = Control(AgentState.REASONING), Event(EventKind.MODEL_CALL), Limits()
+    parts: dict[str, Callable[[], Any]] = {
+        "the pretend model": lambda: model(request),
+        "five events of the machine": lambda: [advance(control, event, limits) for _ in range(5)],
+        "reading the reply (its JSON is half)": lambda: read(NATIVE[0], tools),
+        "checking and calling the tool": lambda: tools.execute(call),
+        "showing the turn, once, with its size": lambda: block(*render(turn)),
+    }
+    whole = quickest(lambda: guarded(native, NATIVE, rounds, tools, inline=True)) / rounds
+    rest = 1.0
+    for name, part in parts.items():
+        share = quickest(lambda: [part() for _ in range(rounds)]) / rounds / whole  # noqa: B023
+        rest -= share
+        yield name, share
+    yield "the loop, the account, the prompt, the stage and the driver", rest
+
+
 # --- The machine alone -------------------------------------------------------------------------
 
 
@@ -301,6 +329,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="how much to measure (default 1.0)")
     scale = parser.parse_args(arguments).scale
     print(f"Python {sys.version.split()[0]}; medians, both sides of a ratio in turn")
+    print("Where a round's time goes, function calling in an inline world:")
+    for name, share in where_it_goes(scale):
+        print(f"   {share:4.0%}  {name}")
     for figures in FIGURES:
         for figure in figures(scale):
             verdict = "ok" if figure.value <= figure.goal else "ABOVE ITS GOAL"

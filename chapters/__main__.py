@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from agentloop import on_one_line
-from chapters.telling import BOLD, WIDTH, Telling, enter_waited_for, steps_written_to
+from agentloop import LoopError, on_one_line
+from chapters.telling import BOLD, WIDTH, Pace, Telling, steps_written_to
 
 FOLDER = Path(__file__).parent
 
@@ -52,7 +52,8 @@ def find(wanted: str, chapters: Sequence[Chapter]) -> Chapter:
     word = wanted.lower().removesuffix(".py").replace("-", "_").replace(" ", "_")
     exact = [chapter for chapter in chapters if word in (chapter.name, chapter.module)]
     numbered = [chapter for chapter in chapters if word.removeprefix("ch").zfill(2) == chapter.number]
-    found = exact or numbered or [chapter for chapter in chapters if word in chapter.module]
+    named = [chapter for chapter in chapters if word in chapter.module and not word.isdigit()]
+    found = exact or numbered or named
     if len(found) == 1:
         return found[0]
     if found:
@@ -83,19 +84,23 @@ def main(
     if wish.chapter is None:
         _list(chapters, tell)
         return 0
+    everything = wish.chapter.lower() == "all"
     try:
-        chosen = chapters if wish.chapter == "all" else [find(wish.chapter, chapters)]
+        chosen = chapters if everything else [find(wish.chapter, chapters)]
         opened = _opened(wish.trace)
     except (LookupError, OSError) as refusal:
         parser.error(str(refusal))
-    pace = [enter_waited_for(keys, tell)] if wish.step else []
+    pace = Pace(keys) if wish.step else None
     with opened as file:
 
         def run(chapter: Chapter) -> None:
             written = [steps_written_to(file, chapter.module)] if file else []
-            chapter.run(Telling(out, [*written, *pace], colour))
+            telling = Telling(out, written, colour, pace)
+            chapter.run(telling)
+            if (wish.trace or wish.step) and not telling.has_watched:
+                sys.stderr.write(f"{chapter.module} watches no loop: nothing to step through or trace\n")
 
-        if wish.chapter == "all":
+        if everything:
             return _run_all(chosen, run, tell)
         run(chosen[0])
         return 0
@@ -132,10 +137,19 @@ def _run_all(chapters: Sequence[Chapter], run: Callable[[Chapter], None], tell: 
             run(chapter)
             endings.append("ended well")
         except Exception as error:
+            if _nobody_reads(error):
+                raise
             endings.append(on_one_line(f"raised {type(error).__name__}: {error}", WIDTH))
     tell.heading("How each ended")
     tell.table((*chapter[:2], end) for chapter, end in zip(chapters, endings, strict=True))
     return 0 if all(end == "ended well" for end in endings) else 1
+
+
+def _nobody_reads(error: BaseException | None) -> bool:
+    """Whether the pipe that is written to has ended, be it while a loop, or one inside of it, was watched."""
+    while isinstance(error, LoopError):
+        error = error.__cause__
+    return isinstance(error, BrokenPipeError)
 
 
 def _main() -> int:
@@ -144,7 +158,9 @@ def _main() -> int:
         code = main()
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
+    except (BrokenPipeError, LoopError) as error:
+        if not _nobody_reads(error):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
         return 1
 

@@ -10,10 +10,12 @@ select a tool (规划, 工具选择): the model below writes a plan, and for eac
 arguments. ``CallTool`` is the actuator (执行器) that applies a step to the world.
 
 Without the loop a plan is carried out blind. Where nothing moves that is enough. A house with a cat in
-it is only partly seen (部分可观察, so what was heard must be remembered), sequential (序贯, no feeding
-without the fish, so results must be carried on), and it changes by itself (动态). The one-shot robot and
-the looping one below are the same model, prompt and code with other numbers: how many actions of a plan
-are carried out before the model is asked again, and how often it may be asked.
+it has four properties that a loop is the answer to. It is only partly seen (部分可观察, so what was heard
+must be remembered), sequential (序贯, no feeding without the fish, so results must be carried on), changes
+by itself (动态), and by chance (随机, so no plan is sure). (The article counts four and names the first two;
+the others are ours.) The one-shot robot and the looping one below are the same model, prompt and code with
+other numbers: how many actions of a plan are carried out before the model is asked again, and how often it
+may be asked.
 
 The idea is older than language models. In cybernetics (控制论) it is feedback that keeps a system on its
 course, and not a better plan.
@@ -26,7 +28,8 @@ course, and not a better plan.
   table of chapter 02.
 
 Departures: the article's ``while not done`` (A:23-27) never sets ``done``, keeps nothing but observations
-and has no bound (EA19). It is run here as printed; our loop has all three. The five words of its cycle
+and has no bound (EA19). It is run here as printed, and ``decide`` adds a tool ``finish`` that it lacks,
+since an answer has to go somewhere; our loop has all three. The five words of its cycle
 are six states in its own table, none of them for decision or feedback: a decision is what REASONING ends
 with, feedback is what WAITING_FOR_OBSERVATION waits for.
 
@@ -40,7 +43,7 @@ Exercises
    ``python -m pytest --impl robot=my_robot.py:plan``
 2. Give ``four_lines`` what it lacks: an end, its own thoughts, a bound. Then give it the signature of
    ``AgentLoop``, and find out what else a loop has to promise:
-   ``python -m pytest --impl loop=my_loop.py:MyLoop``
+   ``python -m pytest --impl loop=my_first_loop.py:MyLoop``
 3. Make the model forgetful: let your ``plan`` read the last message alone, and put it under the command
    of the first exercise. In which house does it lose the cat, why only where it looks after two actions,
    and which property of the world (任务环境的四个特性) is it that asks for a memory?

@@ -357,7 +357,7 @@ THREE_ROUNDS = (
     Event(EventKind.MODEL_CALL),
     Event(EventKind.ANSWER_GIVEN),
 )
-SMALL = Limits(rounds=2, model_calls=1, tool_calls=1, effects=1, failures=2, tokens=1, cost=1.0, seconds=1.0)
+SMALL = Limits(rounds=3, model_calls=1, tool_calls=1, effects=1, failures=2, tokens=1, cost=1.0, seconds=1.0)
 
 
 def one_run(machine: Machine) -> Control:

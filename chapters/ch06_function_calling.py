@@ -58,7 +58,7 @@ SHAPES: Mapping[str, dict[str, Any]] = {
 }
 
 
-def first_attempt(reply: Reply) -> Act | Finish:
+def first_attempt(reply: Reply, tools: Toolbox) -> Act | Finish:
     """Read a reply as the first page of a provider's documentation does, and no more."""
     if not reply.tool_calls:
         return Finish(reply.text, reply.text)
@@ -111,7 +111,7 @@ def demo(tell: Telling) -> None:
     """A reader that trusts what comes, one that answers every mistake, and the shapes of a call."""
     tools = Toolbox([get_weather, get_attraction])
     tell.heading("A first attempt: json.loads, and a dictionary of the calls by id")
-    hook = think(SYSTEM, first_attempt, render, tools=tools.schemas())
+    hook = think(SYSTEM, lambda reply: first_attempt(reply, tools), render, tools=tools.schemas())
     naive = AgentLoop(hook, watch=tell.watch("first try"))
     try:
         tell.result(drive(naive.run(TASK), World(half_remembering_model(), tools, inline=True)))

@@ -41,7 +41,8 @@ ThreadPoolExecutor()`` nor asyncio's own executor is used (EA43); the limit is k
 Exercises
 ---------
 1. Write ``drive`` yourself, in ten lines around a ``Stage`` as in ``one_by_one``, and let each promise that
-   it breaks teach you another: ``python -m pytest --impl driver=my_driver.py:drive``
+   it breaks teach you another (one that waits out every hanging call is judged in about a quarter of a
+   minute): ``python -m pytest --impl driver=my_driver.py:drive``
 2. Replace ``_on_a_thread`` by ``asyncio.to_thread`` in a copy of this file and put its ``drive_async``
    under the same command. Which promise breaks, and what is it waiting for?
 3. Split the action service in two, one for ``get_weather`` and one for all other tools. What has to become

@@ -41,8 +41,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
-from agentloop import AgentLoop, CallModel, Do, Limits, Program, Result, Step, Toolbox, World, drive
+from agentloop import (
+    AgentLoop,
+    CallModel,
+    Do,
+    Limits,
+    Program,
+    Result,
+    Step,
+    Toolbox,
+    World,
+    drive,
+    on_one_line,
+)
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeModel, readable
 from paradigms.evaluators import Judgement
@@ -139,13 +153,29 @@ def _history(request: CallModel) -> str:
 # --- The story ----------------------------------------------------------------------------------
 
 
+NAME = 16  # characters, of a goal where it names a run
+#: Makes a watcher of the name that it is to show.
+Watch = Callable[[str], Callable[[Step], object]]
+
+
+@dataclass(frozen=True)
+class NamedByGoal(AgentLoop):
+    """A loop in all parts, but for the name under which each of its runs is watched: the goal of that run."""
+
+    watch_as: Watch | None = None
+
+    def run(self, task: Any) -> Program[Result]:
+        watch = self.watch_as(on_one_line(str(task), NAME)) if self.watch_as else None
+        return AgentLoop.run(replace(self, watch=watch), task)
+
+
 class Monday:
     """One Monday: an office that has sold nothing, the same model, and the inner loop."""
 
-    def __init__(self, watch: Callable[[Step], object] | None = None) -> None:
+    def __init__(self, watch: Watch | None = None) -> None:
         self.office, self.model = TicketOffice(), FakeModel(traveller)
         self.tools = Toolbox([self.office.book_ticket, self.office.list_open])
-        self.inner = AgentLoop(react(self.tools), watch=watch)
+        self.inner = NamedByGoal(react(self.tools), watch_as=watch)
         self.world = World(self.model, self.tools, inline=True)
 
     def pursue(self, memory: LongTermMemory | None) -> Pursuit:
@@ -179,12 +209,12 @@ def demo(tell: Telling) -> None:
     tell(f"task: {TASK}")
 
     tell.heading("The inner loop alone: it says that the goal is reached")
-    day = Monday(tell.watch("inner"))
+    day = Monday(tell.watch)
     tell.result(drive(day.inner.run(TASK), day.world))
     tell(*sold(day.office))
 
     tell.heading("The outer loop around it: the goal stack (目标栈), and what the world says")
-    day, memory = Monday(tell.watch("inner")), LongTermMemory()
+    day, memory = Monday(tell.watch), LongTermMemory()
     pursuit = day.pursue(memory)
     tell("")
     tell.table(rows(pursuit))

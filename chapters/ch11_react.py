@@ -37,7 +37,7 @@ Exercises
    ``python -m pytest --impl parser=chapters/ch11_react.py:answer_first``
    Then mend it, and ask again.
 2. Write the ReAct cycle as one plain ``while`` of your own, and see what a loop has to promise:
-   ``python -m pytest --impl loop=my_loop.py:make_loop``
+   ``python -m pytest --impl loop=my_react.py:make_loop``
 3. Many providers end a reply at the texts of ``request.stop``. Let the model of this demo do so as well,
    and the dream ends too. Which of the two cuts would you rely on? The command of the first exercise,
    with a ``parse`` of yours that leaves the cutting to the provider, has an opinion.

@@ -44,10 +44,10 @@ Exercises
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from agentloop import AgentLoop, CallModel, Toolbox, World, drive, on_one_line
+from agentloop import AgentLoop, CallModel, Step, Toolbox, World, drive, on_one_line
 from chapters.telling import BOLD, CYAN, DIM, GREEN, RED, WIDTH, Telling
 from fake_llm import FakeModel, get_attraction, readable
 from fake_llm.small_language import Refused, SmallFunction
@@ -123,10 +123,15 @@ def programmer(request: CallModel) -> str:
 # --- The story --------------------------------------------------------------------------------
 
 
-def trials_of(tell: Telling, evaluate: Evaluate, reflect: Reflect | None) -> tuple[Reflected, FakeModel]:
+def trials_of(
+    tell: Telling,
+    evaluate: Evaluate,
+    reflect: Reflect | None,
+    watch: Callable[[Step], object] | None = None,
+) -> tuple[Reflected, FakeModel]:
     """Let the programmer try, tell of each trial, and return how it ended, with the model that was asked."""
     model, tools = FakeModel(programmer), Toolbox([get_attraction])
-    program = Reflexion(AgentLoop(react(tools)), evaluate, reflect).run(TASK)
+    program = Reflexion(AgentLoop(react(tools), watch=watch), evaluate, reflect).run(TASK)
     reflected = drive(program, World(model, tools, inline=True))
     for trial in reflected.trials:
         judgement = trial.judgement or Judgement(None)
@@ -151,7 +156,7 @@ def demo(tell: Telling) -> None:
     trials_of(tell, judged_by_tests(run_tests), reflect=None)
 
     tell.heading("Reflexion: the same model and tests, and each trial is told what the last one taught")
-    learned, model = trials_of(tell, judged_by_tests(run_tests), reflect_in_words)
+    learned, model = trials_of(tell, judged_by_tests(run_tests), reflect_in_words, tell.watch("trial"))
     tell(f"Its tests: {run_tests(learned.answer).reasons}", GREEN)
     tell("\nWhat the last trial was told before it began:", DIM)
     tell(model.requests[-1].messages[2].content, DIM)

@@ -261,14 +261,19 @@ def failures(tell: Telling, found: Outcomes, paradigm: str) -> None:
             tell(f"    {on_one_line(each.errand.text, 80)}\n    -> {on_one_line(answer, 95)}", RED)
 
 
+def times(ratio: float) -> str:
+    """A ratio as it is said aloud: ``2.5 times``, and what is less than one as ``10% of``."""
+    return f"{ratio:.1f} times" if ratio >= 1 else f"{ratio:.0%} of"
+
+
 def conclusion(tell: Telling, found: Outcomes) -> None:
     """Say what the table says: the best of each kind, the next best, and whether the rule had it right."""
     for kind in ErrandKind:
         best, second = ranking(found, kind)[:2]
         first, other = tally(found[kind, best]), tally(found[kind, second])
         tell(
-            f"{kind.value}: {best} solves {first.solved} of {first.of}, and then {second}, "
-            f"{other.solved} of {other.of} with {other.tokens / first.tokens:.2f} times the tokens",
+            f"{kind.value}: {best} solves {first.solved} of {first.of}; runner-up: {second} "
+            f"({other.solved} of {other.of}, {times(other.tokens / first.tokens)} the tokens)",
             GREEN if best == CHOICE[kind] else RED,
         )
     right = sum(ranking(found, kind)[0] == CHOICE[kind] for kind in ErrandKind)

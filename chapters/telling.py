@@ -3,7 +3,8 @@
 A demo is given a ``Telling`` and prints through it alone. ``tell("text")`` prints lines;
 ``tell.watch("name", limits)`` makes a watcher for ``AgentLoop(watch=...)``, which shows each round in
 the three words of the loop: what the model says, what the loop does, what it sees (Thought, Action,
-Observation; 思考、行动、观察). The same steps go to the ``listeners``: ``--trace`` and ``--step`` are two.
+Observation; 思考、行动、观察), or row by row at a reader's own pace (``--step``). The same steps go to the
+``listeners``, such as the one that writes them to a file (``--trace``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TextIO
 
 from agentloop import (
     QUESTION_ANSWERING,
+    AgentState,
     Control,
     EventKind,
     Limits,
@@ -32,6 +34,9 @@ from fake_llm.recording import as_data
 #: Hears every step of every watched loop: the loop's name, the limits it is held to, the step.
 Listener = Callable[[str, Limits, Step], object]
 
+#: Lines to print, each with its style.
+Lines = list[tuple[str, str]]
+
 WIDTH = 100  # of a line of the trace, in characters; what is longer is cut
 LINES = 8  # of one reply of the model
 
@@ -39,12 +44,23 @@ BOLD, DIM, RED, GREEN, CYAN = "1", "2", "31", "32", "36"
 
 
 class Telling:
-    """What a demo prints with. ``out`` is where lines go; ``colour`` is only for a terminal."""
+    """What a demo prints with. ``out`` is where lines go; ``colour`` is only for a terminal.
 
-    def __init__(self, out: TextIO, listeners: Sequence[Listener] = (), colour: bool = False) -> None:
+    With a ``pace`` each row of the table is shown by itself, for as long as somebody is at the keyboard.
+    """
+
+    def __init__(
+        self,
+        out: TextIO,
+        listeners: Sequence[Listener] = (),
+        colour: bool = False,
+        pace: Pace | None = None,
+    ) -> None:
         self._out = out
         self._listeners = listeners
         self._colour = colour
+        self._pace = pace
+        self.has_watched = False  # whether any loop has taken a step under a watcher of ours
 
     def __call__(self, text: str = "", style: str = "") -> None:
         """Print ``text``, which may have several lines, or an empty line."""
@@ -67,8 +83,12 @@ class Telling:
         """Make a watcher for ``AgentLoop(limits=limits, watch=...)``; ``name`` begins its lines."""
 
         def watcher(step: Step) -> None:
-            for style, line in trace(name, step):
-                self(line, style)
+            self.has_watched = True
+            if self._pace is not None and self._pace.somebody_is_there:
+                self._pace.show(name, step, self)
+            else:
+                for style, line in trace(name, step):
+                    self(line, style)
             for listener in self._listeners:
                 listener(name, limits, step)
 
@@ -83,7 +103,7 @@ _WAY_HERE = {
 }
 
 
-def trace(name: str, step: Step) -> list[tuple[str, str]]:
+def trace(name: str, step: Step) -> Lines:
     """The lines that tell of one step, each with its style; most steps say nothing until a round ends.
 
     A pure function of the step, so that loops side by side can share one telling.
@@ -118,23 +138,32 @@ def ending(control: Control) -> str:
     return f"{control.stop.name}: {control.stop.value} ({counts})"
 
 
-def _turn(turn: Turn) -> list[tuple[str, str]]:
-    lines = _labelled("says", turn.thought, "")
+def _turn(turn: Turn) -> Lines:
+    lines = _said(turn)
     for call, observation in zip(turn.calls, turn.observations, strict=True):
-        lines += _call(call, observation)
-    for warning in turn.warnings:
-        lines += _labelled("told", warning, RED)
-    return lines
+        lines += _done(call) + _seen(observation)
+    return lines + _told(turn)
 
 
-def _call(call: ToolCall, observation: Observation) -> list[tuple[str, str]]:
-    done = [] if call.problem else _labelled("does", call_text(call), CYAN)
+def _said(turn: Turn) -> Lines:
+    return _labelled("says", turn.thought, "")
+
+
+def _done(call: ToolCall) -> Lines:
+    return [] if call.problem else _labelled("does", call_text(call), CYAN)
+
+
+def _seen(observation: Observation) -> Lines:
     if observation.ok:
-        return done + _labelled("sees", observation.text, GREEN)
-    return done + _labelled("sees", f"{observation.kind.name}: {observation.text}", RED)
+        return _labelled("sees", observation.text, GREEN)
+    return _labelled("sees", f"{observation.kind.name}: {observation.text}", RED)
 
 
-def _labelled(label: str, text: str, style: str) -> list[tuple[str, str]]:
+def _told(turn: Turn) -> Lines:
+    return [line for warning in turn.warnings for line in _labelled("told", warning, RED)]
+
+
+def _labelled(label: str, text: str, style: str) -> Lines:
     lines = [on_one_line(line, WIDTH) for line in text.splitlines() if line.strip()]
     if len(lines) > LINES:
         lines[LINES:] = [f"... and {len(lines) - LINES} more lines"]
@@ -157,7 +186,7 @@ def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
-# --- Listeners --------------------------------------------------------------------------------
+# --- A listener -------------------------------------------------------------------------------
 
 
 def steps_written_to(file: TextIO, chapter: str) -> Listener:
@@ -175,20 +204,53 @@ def steps_written_to(file: TextIO, chapter: str) -> Listener:
     return write
 
 
-def enter_waited_for(keys: TextIO | None, tell: Callable[[str], object]) -> Listener:
-    """Stop at each transition until Enter is pressed; when ``keys`` has ended, go on without waiting."""
-    waiting = True
+# --- Step by step -----------------------------------------------------------------------------
 
-    def wait(name: str, limits: Limits, step: Step) -> None:
-        nonlocal waiting
-        before, event, after, _ = step
-        if not waiting or before.state is after.state:
+
+class Pace:
+    """Shows a loop one row of the table at a time, and goes on when Enter is pressed.
+
+    Whoever watches is told the words of a round when it ends, so its first rows are held back until then:
+    each row is shown with what belongs to it, and the tools of that round have been called by then. When
+    ``keys`` has ended, nobody is there any more, and nothing is waited for.
+    """
+
+    def __init__(self, keys: TextIO) -> None:
+        self.somebody_is_there = True
+        self._keys = keys
+        self._held: dict[str, list[Step]] = {}  # by the loop's name: rows of a round that has not ended
+
+    def show(self, name: str, step: Step, tell: Callable[[str, str], object]) -> None:
+        """Show the rows that can be told by now, each before its [Enter]."""
+        if step.before.state is AgentState.IDLE:
+            self._held[name] = []  # an earlier run of this name may have been left in the middle of a round
+        self._held.setdefault(name, []).append(step)
+        if step.after.state in (AgentState.ACTING, AgentState.WAITING_FOR_OBSERVATION):
             return
-        row = row_taken(before, after)
-        move = f"{before.state.name} -> {after.state.name}, {event.kind.value}"
-        tell(f"    row {row.row if row else '?'}: {move} [Enter]")
-        if keys is None or not keys.readline():
-            tell("    (nobody is at the keyboard: going on without waiting)")
-            waiting = False
+        for each in self._held.pop(name):
+            row = row_taken(each.before, each.after)
+            if row is None:
+                continue  # only spending was booked
+            for style, line in _of_this_row(name, each, step.turn):
+                tell(line, style)
+            if self.somebody_is_there:
+                move = f"{each.before.state.name} -> {each.after.state.name}"
+                tell(f"[{name}] row {row.row}: {move}, {row.guard} [Enter]", DIM)
+                self._wait(tell)
 
-    return wait
+    def _wait(self, tell: Callable[[str, str], object]) -> None:
+        if not self._keys.readline():
+            self.somebody_is_there = False
+            tell("    (nobody is at the keyboard: going on without waiting)", DIM)
+
+
+def _of_this_row(name: str, step: Step, turn: Turn | None) -> Lines:
+    """What a step brought: thought and calls with the decision, observations with their arrival."""
+    lines: Lines = []
+    if turn is not None and step.event.kind in (EventKind.ACTION_CHOSEN, EventKind.ANSWER_GIVEN):
+        lines += _said(turn) + [line for call in turn.calls for line in _done(call)]
+    if turn is not None and step.event.kind is EventKind.OBSERVED:
+        lines += [line for observation in turn.observations for line in _seen(observation)] + _told(turn)
+    if step.after.stop is not None:
+        lines.append((BOLD, f"[{name}] {ending(step.after)}"))
+    return lines

@@ -16,7 +16,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any, NamedTuple
 
 import agentloop
@@ -59,7 +59,7 @@ Drive = Callable[..., Any]
 Reason = Callable[[LoopContext], Any]
 
 PATIENCE = 0.05  # seconds: what a call that hangs is allowed
-LONG = 20.0  # seconds: a wait that only a broken driver lets run out
+LONG = 4.0  # seconds: a wait that only a broken driver lets run out, and once in a promise
 
 
 def blocking(drive: Drive) -> Drive:
@@ -325,7 +325,7 @@ def it_hands_over_what_breaks_the_world(drive: Drive) -> None:
 
             def beside(opened: threading.Event = opened, went_on: threading.Event = went_on) -> Program[Any]:
                 yield Do("begin", lambda: None)
-                yield Do("wait", opened.wait)
+                yield Do("wait", lambda: opened.wait(LONG))
                 yield Do("go on", went_on.set)
 
             try:
@@ -547,6 +547,7 @@ def a_person_stops_it_from_another_thread(drive: Drive) -> None:
     def hang() -> str:
         hanging.release()
         release.wait(LONG)
+        release.set()  # one long wait is enough to judge by
         came_back.append("too late")
         return "too late"
 
@@ -684,13 +685,18 @@ def it_makes_nothing_of_no_world(drive: Drive) -> None:
         expect(found == due, "there is no model, no tool, nobody to ask; the program was told", *found)
 
 
-def put_under(promise: Callable[[Drive], None], drive: Drive) -> None:
-    promise(blocking(drive))
+def put_under(promise: Callable[[Drive], None]) -> Callable[[Drive], None]:
+    """The promise for any driver, ``async def`` or not, with the words in which it says what it means."""
+
+    def keep(drive: Drive) -> None:
+        promise(blocking(drive))
+
+    return update_wrapper(keep, promise)
 
 
 #: The promises one by one, in the order in which a driver learns to keep them.
 PROMISES: dict[str, Callable[[Drive], None]] = {
-    promise.__name__: partial(put_under, promise)
+    promise.__name__: put_under(promise)
     for promise in (
         it_hands_over_what_the_program_raises,
         it_comes_to_the_same,

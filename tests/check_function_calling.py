@@ -52,7 +52,10 @@ CLOCK = Call("clock", {})
 LYON = Call("weather", {"city": "Lyon"})
 OPENAI = {"id": "c1", "type": "function", "function": {"name": "lookup", "arguments": '{"topic": "tea"}'}}
 
+PAY = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 9}'}}
+
 CASES = (
+    Case("two calls of one id", calls(OPENAI, PAY), (TEA, Call("pay", {"amount": 9}))),
     Case("text as JSON", one(id="c1", name="lookup", arguments='{"topic": "tea"}'), (TEA,)),
     Case("text as an object", one(id="c1", name="lookup", arguments={"topic": "tea"}), (TEA,)),
     Case("OpenAI's shape", calls(OPENAI), (TEA,)),

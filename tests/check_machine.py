@@ -280,7 +280,8 @@ OF_ONE_TRY: tuple[Promise, ...] = (
 
 #: Small enough to go everywhere; each has room below, or for more of, another of its limits.
 SMALL = (
-    Limits(rounds=2, model_calls=1, tool_calls=1, effects=1, failures=2, tokens=1, cost=1.0, seconds=1.0),
+    Limits(rounds=3, model_calls=1, tool_calls=1, effects=1, failures=2, tokens=1, cost=1.0, seconds=1.0),
+    Limits(rounds=1, model_calls=2, tool_calls=2, effects=3, failures=1, tokens=1, cost=1.0, seconds=1.0),
     Limits(rounds=1, model_calls=1, tool_calls=1, effects=2, failures=2, tokens=1, cost=1.0, seconds=1.0),
     Limits(rounds=1, model_calls=2, tool_calls=2, effects=1, failures=1, tokens=2, cost=1.0, seconds=1.0),
     Limits(rounds=1, model_calls=1, tool_calls=1, effects=1, failures=1, tokens=1, cost=2.0, seconds=1.0),

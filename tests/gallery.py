@@ -19,6 +19,8 @@ from importlib.abc import SourceLoader
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from agentloop import Limits, World
+
 
 class Fault(NamedTuple):
     """One planted fault."""
@@ -105,8 +107,8 @@ def _with_names(function: FunctionType, names: dict[str, Any]) -> FunctionType:
 
 
 def _has_behaviour(kind: type) -> bool:
-    """Whether it is a class of working parts, not a value whose type is compared."""
-    return type(kind) is type and not issubclass(kind, tuple | BaseException)
+    """Whether it is a class of working parts, not a value whose type is compared: tests hand in ours."""
+    return type(kind) is type and not issubclass(kind, tuple | BaseException) and kind not in (Limits, World)
 
 
 def _functions(kind: type) -> list[tuple[str, FunctionType]]:
@@ -282,6 +284,20 @@ FAULTS = (
         new="        elif seconds >= limits.seconds:\n            stop = StopReason.WALL_CLOCK\n"
         "        elif not cost < limits.cost:\n",
         caught_by="first_reason_in_order",
+    ),
+    Fault(
+        "failures are allowed once more, unless the rounds are over anyway",
+        "advance",
+        old="if failures >= limits.failures:",
+        new="if failures > limits.failures or (failures == limits.failures and rounds >= limits.rounds):",
+        caught_by="limit_is_exact",
+    ),
+    Fault(
+        "a model call is refused one too early, from the second on",
+        "advance",
+        old="if model_call and model_calls >= limits.model_calls:",
+        new="if model_call and model_calls >= max(1, limits.model_calls - 1):",
+        caught_by="limit_is_exact",
     ),
     Fault(
         "a person's stop by a rule gives way to a limit",

@@ -63,7 +63,7 @@ PROTOCOL_FAULTS: tuple[Fault, ...] = (
         passes=("the_cases_come_out_right",),
     ),
     ToolboxFault(
-        "T05: where the name is unknown, the nearest tool is run",
+        "where the name is unknown, the nearest tool is run",
         "Toolbox.prepare",
         old="    if tool is None:\n",
         new="    import difflib\n\n"

@@ -53,7 +53,7 @@ def kinds(result: Result) -> list[Kind]:
 
 
 def test_the_first_attempt_loses_a_call_and_ends_with_a_bug() -> None:
-    loop = AgentLoop(think(SYSTEM, first_attempt, render, tools=TOOLS.schemas()))
+    loop = AgentLoop(think(SYSTEM, lambda reply: first_attempt(reply, TOOLS), render, tools=TOOLS.schemas()))
     with pytest.raises(LoopError) as ended:
         drive(loop.run(TASK), World(half_remembering_model(), TOOLS, inline=True))
     assert isinstance(ended.value.__cause__, json.JSONDecodeError)
@@ -206,4 +206,4 @@ def test_L07_an_empty_reply_costs_a_round_and_is_told() -> None:
 
 def test_the_promises_reject_the_first_attempt() -> None:
     with pytest.raises(AssertionError):
-        check_reader(lambda reply, tools: first_attempt(reply))
+        check_reader(first_attempt)

@@ -19,24 +19,28 @@ import pytest
 from agentloop import (
     LIVE,
     TRANSITIONS,
+    AgentLoop,
     AgentState,
     Control,
     Event,
     EventKind,
     Kind,
     Limits,
+    LoopError,
     Observation,
     Step,
     StopReason,
     ToolCall,
     Turn,
+    World,
     advance,
+    drive,
     on_one_line,
     row_taken,
 )
-from chapters.__main__ import Chapter, find, find_chapters, main
+from chapters.__main__ import Chapter, _main, find, find_chapters, main
 from chapters.ch02_state_machine import markdown, mermaid
-from chapters.telling import Telling, columns, enter_waited_for, steps_written_to, trace
+from chapters.telling import Pace, Telling, columns, steps_written_to, trace
 
 ROOT = Path(__file__).parent.parent
 RECORDED = Path(__file__).parent / "recorded"
@@ -129,6 +133,20 @@ def event(data: dict[str, Any]) -> Event:
     return Event(**data | {"kind": EventKind[data["kind"]], "stop": stop, "closed": closed})
 
 
+@each_chapter
+def test_stepped_by_somebody_it_shows_the_same_and_the_rows_in_place_of_the_rounds(chapter: Chapter) -> None:
+    out = io.StringIO()
+    assert main([chapter.number, "--step"], out, Keyboard("\n" * 1000)) == 0
+    shown = [line for line in out.getvalue().splitlines() if not _about_enter(line)]
+    assert sorted(shown) == sorted(
+        line for line in said(chapter.number).splitlines() if not _of_a_round(line)
+    )
+
+
+def _of_a_round(line: str) -> bool:
+    return bool(re.match(r"\[.+\] (round \d+: )?[A-Z_]+ -> [A-Z_> -]+$", line))
+
+
 def _about_enter(line: str) -> bool:
     return line.endswith(" [Enter]") or line.endswith("going on without waiting)")
 
@@ -181,6 +199,7 @@ def test_a_chapter_is_found_by(wanted: str, number: str) -> None:
         ("99", "there is no chapter '99': they are 02 to 11, and python -m chapters lists them"),
         ("日本", "there is no chapter '日本': they are 02 to 11"),
         ("stat", "'stat' could be ch02_state_machine or ch09_state: say more of it"),
+        ("0", "there is no chapter '0': they are 02 to 11"),
         ("", "could be"),
     ],
 )
@@ -239,7 +258,33 @@ def test_enter_is_waited_for_at_each_transition() -> None:
     keys, out = Keyboard("\n" * 100), io.StringIO()
     assert main(["state_machine", "--step"], out, keys) == 0
     assert keys.asked == out.getvalue().count("[Enter]") == 6
-    assert "row 3: REASONING -> ACTING, the decision is an action [Enter]" in out.getvalue()
+    assert f"row 3: REASONING -> ACTING, {TRANSITIONS[2].guard} [Enter]" in out.getvalue()
+
+
+def test_each_row_is_shown_with_what_it_brought_before_enter_is_waited_for() -> None:
+    out = io.StringIO()
+    assert main(["react", "--step"], out, Keyboard("\n" * 100)) == 0
+    lines = [line for line in out.getvalue().split("Reasoning without")[1].splitlines() if line]
+    words = [line.split()[0] if line.startswith("    ") else line for line in lines]
+    start = next(place for place, word in enumerate(words) if word.startswith("[react] row 2"))
+    assert [re.sub(r": .*", "", word) for word in words[start : start + 8]] == [
+        "[react] row 2",
+        "says",
+        "Action:",
+        "does",
+        "[react] row 3",
+        "[react] row 5",
+        "sees",
+        "[react] row 6",
+    ]
+
+
+@pytest.mark.parametrize("wish", [["--step"], ["--trace", os.devnull]])
+def test_a_chapter_that_watches_no_loop_says_so(wish: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["3", *wish], io.StringIO(), io.StringIO()) == 0
+    assert capsys.readouterr().err == "ch03_it_must_stop watches no loop: nothing to step through or trace\n"
+    assert main(["2", *wish], io.StringIO(), io.StringIO()) == 0
+    assert not capsys.readouterr().err
 
 
 def test_nobody_at_the_keyboard_is_said_once() -> None:
@@ -273,14 +318,53 @@ def test_any_console_shows_every_demo(encoding: str) -> None:
     assert "How each ended" in done.stdout
 
 
-def test_a_reader_may_stop_reading() -> None:
-    """As in ``python -m chapters all | head -1``."""
+@pytest.mark.parametrize("wish", [["all"], ["8"], ["10"], ["12", "--step"], ["all", "--step"]])
+def test_a_reader_may_stop_reading(wish: list[str]) -> None:
+    """As in ``python -m chapters all | head -1``, and where the first words are those of a watched loop."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-B", "-m", "chapters", "all"]
+    command = [sys.executable, "-B", "-m", "chapters", *wish]
     done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert done.stderr == b""
+
+
+class Pipe(io.StringIO):
+    """Breaks when ``text`` would be written."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def write(self, text: str, /) -> int:
+        if self.text in text:
+            raise BrokenPipeError(32, "Broken pipe")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("chapter", ["8", "10", "all"])  # chapter 10 has a loop inside of a loop
+def test_a_pipe_that_breaks_inside_a_watched_step_ends_quietly(
+    chapter: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pipe, elsewhere = Pipe(" round 1: "), os.open(os.devnull, os.O_WRONLY)
+    monkeypatch.setattr(pipe, "fileno", lambda: elsewhere)
+    monkeypatch.setattr(sys, "stdout", pipe)
+    monkeypatch.setattr(sys, "argv", ["chapters", chapter])
+    assert _main() == 1
+    os.close(elsewhere)
+    assert " round 1: " not in pipe.getvalue() and "How each ended" not in pipe.getvalue()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_hook_that_fails_for_another_reason_is_not_hushed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> int:
+        loop = AgentLoop(lambda context: 1 // 0)
+        drive(loop.run("北京"), World(inline=True))
+        return 0
+
+    monkeypatch.setattr("chapters.__main__.main", breaks)
+    with pytest.raises(LoopError):
+        _main()
 
 
 def test_only_a_terminal_is_shown_colours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,12 +460,25 @@ def test_any_text_can_be_traced(tmp_path: Path) -> None:
 
 
 def test_enter_without_a_keyboard_goes_on() -> None:
-    told: list[str] = []
+    out, keys = io.StringIO(), Keyboard()
+    tell = Telling(out, pace=Pace(keys))
+    watch = tell.watch("name")
     step = Step(Control(), Event(EventKind.TASK_ARRIVED), Control(AgentState.PERCEIVING))
-    wait = enter_waited_for(None, told.append)
-    wait("name", Limits(), step)
-    wait("name", Limits(), step)
-    assert len(told) == 2
+    watch(step)
+    watch(step)
+    assert keys.asked == 1 and len(out.getvalue().splitlines()) == 2
+
+
+def test_a_round_that_is_broken_off_shows_its_rows_too() -> None:
+    out = io.StringIO()
+    watch = Telling(out, pace=Pace(io.StringIO("\n" * 9))).watch("name")
+    control = Control(AgentState.REASONING, rounds=1)
+    for kind in (EventKind.ACTION_CHOSEN, EventKind.SUBMITTED, EventKind.INTERRUPTED):
+        happened = Event(kind, calls=1)
+        before, control = control, advance(control, happened, Limits())
+        watch(Step(before, happened, control))
+    shown = out.getvalue().splitlines()
+    assert [line[:12] for line in shown] == ["[name] row 3", "[name] row 5", "[name] HUMAN", "[name] row 8"]
 
 
 def test_columns_stand_straight_for_chinese_too() -> None:

@@ -40,6 +40,7 @@ from agentloop import (
     ToolCall,
     Usage,
     World,
+    call_text,
     drive,
     report,
     worst_case_steps,
@@ -494,7 +495,14 @@ def test_the_summary_names_the_limit_and_what_was_found() -> None:
         "MAX_ITERATIONS: no round is left (1 of 1 rounds used)",
         "Found so far:",
         "- get_weather(city='北京'): 北京: 晴",
+        "The last failure: " + told(result),
     ]
+
+
+def told(result: Result) -> str:
+    """The last observation as a summary tells it."""
+    turn = result.turns[-1]
+    return f"{call_text(turn.calls[-1])}: {turn.observations[-1].text}"
 
 
 def test_the_summary_of_nothing_says_so() -> None:

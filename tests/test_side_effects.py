@@ -20,6 +20,7 @@ from agentloop import (
     LimitReached,
     Limits,
     LoopContext,
+    LoopError,
     Message,
     Observation,
     Outcome,
@@ -36,6 +37,7 @@ from agentloop import (
     World,
     bounded,
     drive,
+    report,
 )
 from fake_llm import FakeClock
 
@@ -335,6 +337,68 @@ def test_a_sleep_that_fails_is_told_to_the_program() -> None:
         return "slept"
 
     assert "OSError: no bed" in drive(rests(), World(sleep=broken, inline=True))
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a loop whose reason is text": (
+        lambda: AgentLoop("react"),
+        "a hook of AgentLoop is a function, not 'react'",
+    ),
+    "limits as a number": (lambda: AgentLoop(pay_once, limits=5), "limits are Limits"),
+    "tools as a list": (lambda: World(tools=[print]), r"World.tools is a Toolbox\(\[...\]\)"),
+    "a model that is text": (lambda: World("gpt"), "model, human, sleep and clock of a World are functions"),
+    "a loop in place of its run": (
+        lambda: drive(AgentLoop(pay_once), World()),
+        r"drive\(loop.run\(task\), World\(...\)\), not drive\(AgentLoop",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_at_once_with_what_would_be_right(name: str) -> None:
+    make, words = WRONG[name]
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+@pytest.mark.parametrize("calls", [ToolCall("pay", {}), [("pay", {})]])
+def test_an_act_that_holds_no_calls_is_told_what_it_should_hold(calls: Any) -> None:
+    with pytest.raises(LoopError, match=r"Act holds a tuple of ToolCall values"):
+        drive(AgentLoop(lambda context: Act(calls)).run("x"), World(inline=True))
+
+
+@pytest.mark.parametrize("name", ["<lambda>", "a b", "f(x)", ""])
+def test_a_name_that_no_model_could_write_is_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match="give a mapping from names, without spaces and brackets, to functions"
+    ):
+        Toolbox({name: print})
+
+
+def test_an_asynchronous_model_needs_an_asyncio_driver_and_is_told_so() -> None:
+    async def model(request: CallModel) -> str:
+        return "ok"
+
+    def ask(context: LoopContext) -> Program[Finish]:
+        return Finish((yield CallModel((Message("user", "?"),))).value.text)
+
+    answer = drive(AgentLoop(ask).run("x"), World(model, inline=True)).answer
+    assert answer == "The model is asynchronous: it needs an asyncio driver."
+
+
+def test_a_result_without_an_answer_says_what_failed_last() -> None:
+    def ask(context: LoopContext) -> Program[Any]:
+        reply = (yield CallModel((Message("user", "?"),))).value
+        return report(reply) if isinstance(reply, Observation) else Finish(reply.text)
+
+    def gone(request: CallModel) -> str:
+        raise ConnectionError("no route to host")
+
+    result = drive(AgentLoop(ask).run("x"), World(gone, inline=True))
+    assert result.summary.splitlines()[1:] == [
+        "Nothing was found.",
+        "The last failure: The model failed: ConnectionError: no route to host.",
+    ]
 
 
 def test_a_clock_that_breaks_ends_the_run_and_hangs_nobody() -> None:
