@@ -49,7 +49,6 @@ from paradigms.react import react
 from paradigms.text_protocol import parse
 
 ROOT = Path(__file__).parent.parent
-COMPILED = Path(tempfile.gettempdir()) / "agentloop-compiled"
 SHOWN = 4  # turns in the bounded view of both sides
 TASK = "add one and two, again and again"
 USAGE = Usage(tokens=10)
@@ -265,19 +264,20 @@ def quickest(side: Callable[[], Any]) -> float:
 def import_figure(scale: float) -> Iterable[Figure]:
     """Importing the module, over importing what any module of its kind needs; both beyond a bare start."""
     usual, ours = "import dataclasses, enum, typing, json, time", "import agentloop"
-    started(ours)  # so that its compiled form is there, as it is for every later start
     measured = []
-    for _ in range(max(int(25 * scale), 2)):
-        bare = started("pass")
-        measured.append((started(ours) - bare) / (started(usual) - bare))
+    with tempfile.TemporaryDirectory() as compiled:
+        started(ours, compiled)  # so that its compiled form is there, as it is for every later start
+        for _ in range(max(int(25 * scale), 2)):
+            bare = started("pass", compiled)
+            measured.append((started(ours, compiled) - bare) / (started(usual, compiled) - bare))
     middle = statistics.median(measured)
     yield Figure("import agentloop", middle, 1.5, "x the usual imports", spread(measured))
 
 
-def started(code: str) -> float:
+def started(code: str, compiled: str) -> float:
     """Seconds to run ``code`` in a new interpreter, without what its site packages bring along."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(COMPILED)}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": compiled}
     return seconds(lambda: subprocess.run([sys.executable, "-S", "-c", code], env=environment, check=True))
 
 
