@@ -1576,10 +1576,10 @@ def as_reply(answer: Any) -> Reply | Observation:
         return Reply(answer)
     if answer is None:
         return Reply()
-    if inspect.isawaitable(answer):
-        getattr(answer, "close", bool)()
-        return _model_error("is asynchronous: it needs an asyncio driver")
     if not isinstance(answer, Reply):
+        if inspect.isawaitable(answer):
+            getattr(answer, "close", bool)()
+            return _model_error("is asynchronous: it needs an asyncio driver")
         return _model_error(f"returned {type(answer).__name__}; a model returns a Reply or text")
     text, tool_calls, usage = answer
     if type(text) is str and type(tool_calls) is tuple and (usage is None or _is_plain(usage)):
