@@ -896,7 +896,7 @@ class Account:
 
 def _estimated(request: CallModel, reply: Reply) -> Usage:
     """What a reply may have used, where its model does not tell."""
-    wanted = sum([estimate_tokens(str(call)) for call in reply.tool_calls])
+    wanted = sum([estimate_tokens(_written(call, str)) for call in reply.tool_calls])
     return Usage(request.tokens + estimate_tokens(reply.text) + wanted)
 
 

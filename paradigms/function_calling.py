@@ -29,7 +29,7 @@ from agentloop import (
     Turn,
     report,
 )
-from paradigms.literals import Unreadable, must_end, read_json
+from paradigms.literals import Unreadable, must_be_plain, must_end, read_json
 from paradigms.prompt import View, think, whole_history
 
 _WRAPPERS = ("function", "toolUse", "functionCall")  # the key under which a provider wraps name and arguments
@@ -98,6 +98,8 @@ def _decoded(arguments: Any) -> Mapping[str, Any]:
 
     Only the whole is decoded: a value that looks like JSON stays the text that it is.
     """
+    if not isinstance(arguments, str):
+        must_be_plain(arguments)
     for _ in range(2):
         if isinstance(arguments, str):
             arguments = _from_json(arguments)

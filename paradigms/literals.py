@@ -121,6 +121,16 @@ def must_end(text: str, end: int) -> None:
         raise Unreadable(f"The arguments are over, and this is left: {text[end : end + 20]!r}.")
 
 
+def must_be_plain(value: Any) -> None:
+    """Raise ``Unreadable`` for arguments that came as data and that nobody could write down again."""
+    if _is_deep(value):
+        raise Unreadable(_TOO_DEEP)
+    try:
+        repr(value)
+    except Exception as error:
+        raise Unreadable(f"The arguments cannot be written down: {type(error).__name__}.") from None
+
+
 def _distinct(pairs: list[tuple[str, Any]]) -> Arguments:
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -54,10 +54,20 @@ OPENAI = {"id": "c1", "type": "function", "function": {"name": "lookup", "argume
 
 PAY = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": '{"amount": 9}'}}
 
+def nested(depth: int) -> list[Any]:
+    """A list in a list in a list."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 CASES = (
     Case("two calls of one id", calls(OPENAI, PAY), (TEA, Call("pay", {"amount": 9}))),
     Case("text as JSON", one(id="c1", name="lookup", arguments='{"topic": "tea"}'), (TEA,)),
     Case("text as an object", one(id="c1", name="lookup", arguments={"topic": "tea"}), (TEA,)),
+    Case("an object nested without end", one(name="lookup", arguments={"topic": nested(100)}), (UNREADABLE,)),
+    Case("a number without end", one(name="lookup", arguments={"topic": 10**5000}), (UNREADABLE,)),
     Case("OpenAI's shape", calls(OPENAI), (TEA,)),
     Case("T01 empty text", one(id="c1", name="clock", arguments=""), (CLOCK,)),
     Case("T01 blank text", one(id="c1", name="clock", arguments="  "), (CLOCK,)),

@@ -591,7 +591,9 @@ def _is_true(played: Play, stop: StopReason, number: int) -> bool:
     if stop is StopReason.MAX_ITERATIONS:
         return rounds == limits.rounds
     if stop is StopReason.TOKEN_BUDGET:
-        return tokens + TOKENS_ANNOUNCED > limits.tokens
+        # Two loops side by side: the request of one is under way when the other wants to ask.
+        at_once = 2 if "'together'" in repr(script) else 1
+        return tokens + at_once * TOKENS_ANNOUNCED > limits.tokens
     if stop is StopReason.COST_BUDGET:
         return cost >= limits.cost
     if stop is StopReason.HUMAN and script.interrupted_at is not None:
