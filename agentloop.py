@@ -489,7 +489,7 @@ class Kind(Enum):
     UNCERTAIN = "whether the call took effect is not known"
     NOT_RUN = "the run ended before this call was made"
     REFUSED = "a person, a guard or a check said no"
-    UNAVAILABLE = "the tool is known to be down and was not called"
+    UNAVAILABLE = "it cannot be had at the moment; trying again later does no harm"
     MALFORMED = "the reply could not be read"
     EMPTY_REPLY = "the reply was empty"
     MODEL_ERROR = "the model failed"
@@ -497,11 +497,23 @@ class Kind(Enum):
 
 
 class Observation(NamedTuple):
-    """What came of one call, in words for the model, and whether it succeeded."""
+    """What came of one call, in words for the model, and whether it succeeded.
+
+    ``retry_after`` is what the other side said about when to try again: seconds, or an HTTP date.
+    """
 
     text: str
     ok: bool = True
     kind: Kind = Kind.RESULT
+    retry_after: float | str | None = None
+
+
+class Unavailable(Exception):
+    """What a tool or a model raises where nothing was done, and the same call may succeed later."""
+
+    def __init__(self, text: str = "", retry_after: float | str | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 class ToolCall(NamedTuple):
@@ -649,9 +661,14 @@ class CallTool(NamedTuple):
 
 
 class AskHuman(NamedTuple):
-    """A question to a person. Its outcome is the answer, or a failed ``Observation``."""
+    """A question to a person. Its outcome is the answer, or a failed ``Observation``.
+
+    Where it is ``about`` something with a name, such as a call's id, it is put once: the same question
+    about the same thing has the same answer as long as the program runs.
+    """
 
     question: str
+    about: str = ""
     allowed: float = math.inf
     deadline: float = math.inf
 
@@ -1248,6 +1265,14 @@ class AgentLoop:
 # and knows nothing of programs. Every driver is a few lines around the same stage.
 
 
+class Away(BaseException):
+    """What a ``World``'s human raises where nobody can answer now: the run is left, not ended.
+
+    Programs beside it go on as far as they can, then the driver raises this. Driven again on its
+    journal, the run puts the same question again.
+    """
+
+
 class Failure(NamedTuple):
     """An outcome that is thrown into the program: as ``EffectFailed``, or as ``Interrupted``."""
 
@@ -1256,6 +1281,7 @@ class Failure(NamedTuple):
 
 
 STOPPED_BY_A_PERSON = Failure("a person stopped the run", interrupted=True)
+_NO_ANSWER = (Failure, Observation)
 
 Address = tuple[int, ...]
 
@@ -1270,6 +1296,8 @@ def describe(effect: Effect) -> str:
         return f"CallModel {digest} {on_one_line(str(effect.messages[-1:]), 60)}"
     if isinstance(effect, CallTool):
         return f"CallTool {effect.call.id} {call_text(effect.call)}"
+    if isinstance(effect, AskHuman) and effect.about:
+        return f"AskHuman about {effect.about} {effect.question!r}"
     if isinstance(effect, Do):
         return f"Do {effect.label}"
     return f"{type(effect).__name__} {effect[0]!r}"
@@ -1342,6 +1370,7 @@ class Stage:
         self.at = 0.0
         self.journal = journal
         self._loops = 0
+        self._answers: dict[tuple[str, str], Any] = {}  # by the question and what it is about
         self._value: Any = None
         self._error: BaseException | None = None
         self._root = Strand(program, (), None, 0)
@@ -1393,6 +1422,8 @@ class Stage:
                 strand.count += 1
                 if isinstance(effect, Together):
                     steps += self._forked(strand, effect.programs)
+                elif type(effect) is AskHuman and effect[:2] in self._answers:
+                    steps.append((strand, Outcome(self._answers[effect[:2]], self.at)))
                 else:
                     waiting.append(strand)
         return waiting
@@ -1403,6 +1434,8 @@ class Stage:
             effect = next(strand.program)
         else:
             value, self.at = outcome
+            if type(strand.effect) is AskHuman and strand.effect.about and type(value) not in _NO_ANSWER:
+                self._answers[strand.effect[:2]] = value
             if type(value) is Failure:
                 effect = strand.program.throw(_thrown(strand.effect, value, self.at))
             else:
@@ -1566,6 +1599,9 @@ def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
         return _model_error("is missing: this world has none")
     try:
         return as_reply(world.model(effect))
+    except (Unavailable, *PASSING) as error:
+        when = error.retry_after if isinstance(error, Unavailable) else None
+        return Observation(f"The model failed: {_told(error)}.", False, Kind.UNAVAILABLE, when)
     except (Exception, SystemExit) as error:
         return _model_error(f"failed: {_told(error)}")
 
@@ -1708,10 +1744,14 @@ class _Inline:
         self.performing = False
 
     def run(self, stage: Stage, clock: RunClock) -> None:
-        begin, deliver, now = stage.begin, stage.deliver, clock.now
+        begin, deliver, now, away = stage.begin, stage.deliver, clock.now, Away()
         world, interrupt, journaled = self.world, self.interrupt, stage.journal is not None
-        waiting = deque(stage.waiting)
-        while waiting and not stage.finished:
+        waiting, unanswered = deque(stage.waiting), deque[Strand]()
+        while not stage.finished:
+            if not waiting:
+                if not interrupt.raised:
+                    raise away
+                waiting, unanswered = unanswered, waiting
             strand = waiting.popleft()
             effect, began = strand.effect, now()
             try:
@@ -1725,6 +1765,11 @@ class _Inline:
                         begin(strand)
                     value = _PERFORM[type(effect)](effect, world)
                 self.performing = False
+            except Away as nobody:
+                self.performing = False
+                away = nobody
+                unanswered.append(strand)
+                continue
             except KeyboardInterrupt:
                 self.performing = False
                 interrupt.set()
@@ -1776,6 +1821,8 @@ class _Crew:
         self.ready: deque[Strand] = deque()
         self.begun: dict[Strand, Term] = {}
         self.hired = 0  # threads on their way to an errand
+        self.unanswered: deque[Strand] = deque()
+        self.away = Away()
         self.watching_until = math.inf
 
     def run(self, stage: Stage, clock: RunClock) -> None:
@@ -1817,8 +1864,11 @@ class _Crew:
 
     def take_back(self) -> None:
         """End the wait for each call whose time is up, and for all of them when a person interrupts."""
-        while self.interrupt.raised and (self.ready or self.begun):
-            self.deliver(self.ready.popleft() if self.ready else self.begun.popitem()[0], STOPPED_BY_A_PERSON)
+        while self.interrupt.raised and (self.ready or self.begun or self.unanswered):
+            waiting = self.ready or self.unanswered
+            self.deliver(waiting.popleft() if waiting else self.begun.popitem()[0], STOPPED_BY_A_PERSON)
+        if self.unanswered and not self.ready and not self.begun:
+            self.stage.fail(self.away)
         now = self.clock.now()
         for strand in [strand for strand, (_, until) in self.begun.items() if until <= now]:
             del self.begun[strand]
@@ -1857,6 +1907,8 @@ class _Crew:
                 self.finish(strand, term, value, crash)
                 errand = self.next_errand()
                 self.hire()
+                if self.unanswered and not self.begun:
+                    self.notify()
 
     def next_errand(self) -> tuple[Strand, Term] | None:
         while self.ready and not self.interrupt.raised and not self.stage.finished:
@@ -1875,6 +1927,11 @@ class _Crew:
         if isinstance(crash, KeyboardInterrupt):
             self.interrupt.set()
             value = STOPPED_BY_A_PERSON
+        elif isinstance(crash, Away):
+            self.unanswered.append(strand)
+            self.away = crash
+            self.notify()
+            return
         elif crash is not None:
             self.fail(crash)
             return
@@ -2017,22 +2074,33 @@ class Toolbox:
 
         An ``Observation`` stays what it is. An awaitable is not waited for but reported (TOOL_ERROR).
         """
-        ok, kind = True, Kind.RESULT
+        ok, kind, retry_after = True, Kind.RESULT, None
         if isinstance(result, Observation):
-            result, ok, kind = result
+            result, ok, kind, retry_after = result
         elif hasattr(type(result), "__await__"):
             getattr(result, "close", bool)()  # a coroutine left open would warn; a future has no close
             return self._failed(Kind.TOOL_ERROR, "this tool is asynchronous: it needs an asyncio driver")
         text = result if isinstance(result, str) else _text_of(result)
-        return _new(Observation, (cut(text, self._max_characters), ok is True, kind))
+        return _new(Observation, (cut(text, self._max_characters), ok is True, kind, retry_after))
 
     def failure(self, call: ToolCall, error: BaseException) -> Observation:
-        """Return the observation that tells of an exception raised inside a tool (TOOL_ERROR)."""
-        text = f"{call.name} failed with {type(error).__name__}: {_written(error, str)}"
-        return self._failed(Kind.TOOL_ERROR, text)
+        """Return the observation that tells of an exception raised inside a tool.
 
-    def _failed(self, kind: Kind, text: str) -> Observation:
-        return Observation(cut(text, self._max_characters), ok=False, kind=kind)
+        Most are TOOL_ERROR, and would be raised again. One that may pass is UNAVAILABLE where the call
+        may be made again: nothing was done, as ``Unavailable`` says, or the tool is idempotent. Where a
+        connection broke, or an answer did not come in time, and the tool is not: UNCERTAIN.
+        """
+        text = f"{call.name} failed with {type(error).__name__}: {_written(error, str)}"
+        if isinstance(error, Unavailable):
+            return self._failed(Kind.UNAVAILABLE, text, error.retry_after)
+        if not isinstance(error, PASSING):
+            return self._failed(Kind.TOOL_ERROR, text)
+        if isinstance(error, ConnectionRefusedError) or self.is_idempotent(call.name):
+            return self._failed(Kind.UNAVAILABLE, text)
+        return self._failed(Kind.UNCERTAIN, f"{text}; whether it took effect is not known")
+
+    def _failed(self, kind: Kind, text: str, retry_after: float | str | None = None) -> Observation:
+        return Observation(cut(text, self._max_characters), False, kind, retry_after)
 
     def _unknown(self, name: object) -> Observation:
         import difflib  # only a wrong name needs it
@@ -2044,6 +2112,9 @@ class Toolbox:
     def _known(self) -> str:
         return f"the tools are {', '.join(self._tools)}" if self._tools else "there are no tools"
 
+
+#: What Python raises for faults that may pass; of a tool's, it may have taken effect all the same.
+PASSING = (ConnectionError, TimeoutError)
 
 #: A parameter of this name is not the model's to give: it is filled with the call's id, which is the
 #: same whenever the call is made again, so that a tool can refuse to act twice.

@@ -68,6 +68,7 @@ from agentloop import (
     STOPPED_BY_A_PERSON,
     AgentLoop,
     AskHuman,
+    Away,
     CallModel,
     CallTool,
     Do,
@@ -237,6 +238,8 @@ class Conductor:
         self.clock = RunClock(world.clock, self.stage.at)
         self.interrupt = interrupt or Interrupt()
         self.asked: dict[int, tuple[Strand, float]] = {}  # what is under way, and since when
+        self.unanswered: list[Strand] = []  # questions, while the person is away
+        self.away = Away()
         self.number = 0
 
     async def run(self, ask: Callable[[Wanted], object], inbox: Inbox) -> Any:
@@ -245,6 +248,9 @@ class Conductor:
         with self.interrupt.waking(_from_any_thread(lambda: inbox.put_nowait(None))):
             self.begin(self.stage.waiting, ask)
             while not self.stage.finished:
+                if not self.asked:
+                    self.stage.fail(self.away)
+                    break
                 try:
                     came = await inbox.get()
                 except asyncio.CancelledError as cancelled:
@@ -254,8 +260,9 @@ class Conductor:
                 if came is not None and came.number in self.asked:  # else it was left behind: too late
                     self.begin(self.delivered(came), ask)
                 if self.interrupt.raised and inbox.empty():
-                    asked, self.asked = self.asked, {}
-                    self.begin((strand for strand, _ in asked.values()), ask)
+                    stopped = [strand for strand, _ in self.asked.values()] + self.unanswered
+                    self.asked, self.unanswered = {}, []
+                    self.begin(stopped, ask)
         if cancellation is not None:
             raise cancellation
         return self.stage.result
@@ -282,6 +289,10 @@ class Conductor:
         if isinstance(came.crash, KeyboardInterrupt | asyncio.CancelledError):
             self.interrupt.set()
             value = STOPPED_BY_A_PERSON
+        elif isinstance(came.crash, Away):
+            self.unanswered.append(strand)
+            self.away = came.crash
+            return []
         elif came.crash is not None:
             self.stage.fail(came.crash)
             return []

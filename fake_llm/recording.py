@@ -15,22 +15,31 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from agentloop import CallModel, Limits, Message, Reply, ToolCall, Usage, as_reply
+from agentloop import PASSING, CallModel, Limits, Message, Reply, ToolCall, Unavailable, Usage, as_reply
 from fake_llm.models import ScriptEnded, snapshot
 
 T = TypeVar("T")
 
 
 class Raised(NamedTuple):
-    """An exception that a model raised, as far as a file can keep it."""
+    """An exception that a model raised, as far as a file can keep it; ``passing`` if it may pass."""
 
     name: str
     message: str
+    passing: bool = False
+    retry_after: float | str | None = None
 
     def error(self) -> Exception:
-        """Return an exception that reads the same, name and message."""
-        error: Exception = type(self.name, (Exception,), {})(self.message)
+        """Return an exception that reads the same, name and message, and may pass if that one might."""
+        error: Exception = type(self.name, (Unavailable if self.passing else Exception,), {})(self.message)
+        if isinstance(error, Unavailable):
+            error.retry_after = self.retry_after
         return error
+
+
+def _raised(error: Exception) -> Raised:
+    when = error.retry_after if isinstance(error, Unavailable) else None
+    return Raised(type(error).__name__, str(error), isinstance(error, (Unavailable, *PASSING)), when)
 
 
 class Exchange(NamedTuple):
@@ -58,7 +67,7 @@ class Recording:
             if not isinstance(reply, Reply):
                 raise TypeError(reply.text)
         except Exception as error:
-            self.exchanges.append(Exchange(asked, Raised(type(error).__name__, str(error))))
+            self.exchanges.append(Exchange(asked, _raised(error)))
             raise
         self.exchanges.append(Exchange(asked, reply))
         return reply
@@ -185,7 +194,7 @@ def _exchange(data: Any) -> Exchange:
     messages = tuple(_message(message) for message in _of(list, request["messages"]))
     stop = tuple(_of(str, text) for text in _of(list, request["stop"]))
     asked = CallModel(messages, tuple(_of(list, request["tools"])), stop, _of(int, request["tokens"]))
-    return Exchange(asked, _raised(outcome) if "name" in outcome else _reply(outcome))
+    return Exchange(asked, _raised_before(outcome) if "name" in outcome else _reply(outcome))
 
 
 def _message(data: Any) -> Message:
@@ -195,10 +204,11 @@ def _message(data: Any) -> Message:
     return Message(_of(str, data["role"]), _of(str, data["content"]), calls, _of(str, data["call_id"]))
 
 
-def _raised(data: Any) -> Raised:
+def _raised_before(data: Any) -> Raised:
     if not data["name"].isidentifier():
         raise ValueError(f"{data['name']!r} is no name of an exception")
-    return Raised(data["name"], _of(str, data["message"]))
+    passing = _of(bool, data.get("passing", False))
+    return Raised(data["name"], _of(str, data["message"]), passing, data.get("retry_after"))
 
 
 def _reply(data: Any) -> Reply:

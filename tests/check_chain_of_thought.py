@@ -176,7 +176,8 @@ def a_mistake_is_not_a_thought(chain: Chain) -> None:
     """Silence, a model that fails and a call that cannot be read go to the loop at once, as they are."""
     for reply, kind in (
         ("", Kind.EMPTY_REPLY),
-        (ConnectionError("503"), Kind.MODEL_ERROR),
+        (PermissionError("401"), Kind.MODEL_ERROR),
+        (ConnectionError("503"), Kind.UNAVAILABLE),
         ('Thought: x\nAction: get_weather(city="北京', Kind.MALFORMED),
         ("Action: ", Kind.MALFORMED),
     ):

@@ -24,6 +24,7 @@ from agentloop import (
     Act,
     AgentLoop,
     AskHuman,
+    Away,
     CallModel,
     CallTool,
     Do,
@@ -646,6 +647,79 @@ def its_time_stands_still_for_two_persons(drive: Drive) -> None:
     expect(found == [0.0, 0.0], "two persons were asked at once, and the run's time was", found)
 
 
+def a_person_who_is_away_ends_nothing(drive: Drive) -> None:
+    """Where nobody can answer now, the rest goes on, the run is left, and its journal takes it up again."""
+
+    def asks() -> Program[Any]:
+        return (yield AskHuman("May I?")).value
+
+    def asks_first() -> Program[None]:
+        yield AskHuman("May I?")
+
+    def works(done: list[str]) -> Program[Any]:
+        yield Sleep(1.0)
+        return (yield Do("work", lambda: done.append("work"))).at
+
+    for inline in (True, False):
+        done: list[str] = []
+        office, journal = Office(inline), Journal()
+
+        def nobody(question: str) -> str:
+            raise Away(question)
+
+        for _ in range(2):
+            try:
+                drive(together(asks(), works(done)), replace(office.world, human=nobody), journal)
+                raise BrokenPromise("the person was away, and the run came to an end all the same")
+            except Away:
+                expect(done == ["work"], "the person was away, and the program beside the question did", done)
+        found = drive(together(asks(), works(done)), Office(inline).world, journal)
+        expect(found[0] == "同意", "the run was left and driven again; the person now says", found[0])
+        expect(done == ["work"], "the run was left twice and driven again, and the work was done", len(done))
+
+        interrupt = Interrupt()
+
+        def stops(interrupt: Interrupt = interrupt) -> Program[Any]:
+            yield Sleep(1.0)
+            return (yield Do("stop", interrupt.set)).at
+
+        loop = AgentLoop(lambda context: Finish("好"), perceive=lambda task: asks_first())
+        world = replace(office.world, human=nobody)
+        try:
+            stop = drive(together(loop.run("等"), stops()), world, None, interrupt)[0].stop
+        except Away:
+            raise BrokenPromise("the person was away, another stopped the run, and it was left open") from None
+        expect(stop is StopReason.HUMAN, "the person was away, another stopped the run, and it ended for", stop)
+
+
+def it_asks_once_about_one_thing(drive: Drive) -> None:
+    """The same question about the same thing is put once; about another, or about none, it is put again."""
+
+    def asks() -> Program[list[Any]]:
+        answers = []
+        for question, about in (("May I?", "c1"), ("May I?", "c1"), ("And so?", "c1"), ("May I?", "c2")):
+            answers.append((yield AskHuman(question, about)).value)
+        for _ in range(2):
+            answers.append((yield AskHuman("May I?")).value)
+        return answers
+
+    for inline in (True, False):
+        asked: list[str] = []
+
+        def human(question: str, asked: list[str] = asked) -> str:
+            asked.append(question)
+            return f"answer {len(asked)}"
+
+        world, journal = World(human=human, inline=inline), Journal()
+        found = drive(asks(), world, journal)
+        expect(len(asked) == 5, "of six questions, one of them put twice about one thing, it put", len(asked))
+        expect(found[0] == found[1], "one question about one thing, and two answers:", *found[:2])
+        expect(len(set(found)) == 5, "each other question has an answer of its own; there were", *found)
+        for count in range(len(journal.outcomes) + 1):
+            drive(asks(), world, journal.rewound(count))
+        expect(len(asked) == 5 + 15, "resumed at each of five answers, it put the questions", len(asked))
+
+
 def it_cannot_be_kept_going(drive: Drive) -> None:
     """A program that asks for ever, and will not hear of an end, ends on its account."""
 
@@ -713,6 +787,8 @@ PROMISES: dict[str, Callable[[Drive], None]] = {
         a_person_stops_it,
         a_person_stops_it_from_another_thread,
         a_tool_may_stop_it,
+        a_person_who_is_away_ends_nothing,
+        it_asks_once_about_one_thing,
         it_cannot_be_kept_going,
     )
 }

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop import Kind, Observation, ToolCall, cut
+from agentloop import Kind, Observation, ToolCall, Unavailable, cut
 from tests.check_machine import BrokenPromise
 from tests.check_parser import QUICK
 
@@ -343,12 +343,11 @@ def a_text_is_never_altered(make_toolbox: MakeToolbox) -> None:
     prove()
 
 
-#: What a tool may raise: what looks like a bad call, a time limit or a way out is its own all the same.
+#: What a tool may raise: what looks like a bad call or a way out is its own all the same.
 BUGS: tuple[BaseException, ...] = (
     TypeError("missing 1 required positional argument: 'city'"),
     ValueError("no such city"),
     KeyError("city"),
-    TimeoutError("socket"),
     StopIteration("early"),
     RecursionError(),
     SystemExit(3),
@@ -370,6 +369,27 @@ def a_bug_of_the_tool_is_not_blamed_on_the_model(make_toolbox: MakeToolbox) -> N
         observation = executed(make_toolbox([raising(bug)]), ToolCall("broken", {"city": "Lyon"}))
         due = (observation.ok, observation.kind) == (False, Kind.TOOL_ERROR)
         expect(due, f"a tool raised {shown(bug)}, TOOL_ERROR was due, and it came to {observation}")
+
+
+#: What a tool may raise for a fault that may pass, and what that is of a tool that is idempotent, or is not.
+PASSING: tuple[tuple[Exception, Kind, Kind], ...] = (
+    (Unavailable("503", 30), Kind.UNAVAILABLE, Kind.UNAVAILABLE),
+    (ConnectionRefusedError("nobody listens"), Kind.UNAVAILABLE, Kind.UNAVAILABLE),
+    (ConnectionResetError("cut off"), Kind.UNAVAILABLE, Kind.UNCERTAIN),
+    (TimeoutError("socket"), Kind.UNAVAILABLE, Kind.UNCERTAIN),
+)
+
+
+def a_fault_that_may_pass_says_whether_to_try_again(make_toolbox: MakeToolbox) -> None:
+    """It is UNAVAILABLE where trying again does no harm, else UNCERTAIN; the server's word of when is kept."""
+    for error, repeatable, other in PASSING:
+        for idempotent, due in ((("broken",), repeatable), ((), other)):
+            tools = make_toolbox([raising(error)], idempotent=idempotent)
+            observation = executed(tools, ToolCall("broken", {"city": "Lyon"}))
+            after = getattr(error, "retry_after", None)
+            right = (observation.ok, observation.kind, observation.retry_after) == (False, due, after)
+            which = f"an idempotent tool raised {error!r}" if idempotent else f"a tool raised {error!r}"
+            expect(right, f"{which}, {due.name} was due, and it came to {observation}")
 
 
 def results_become_text(make_toolbox: MakeToolbox) -> None:
@@ -402,6 +422,7 @@ PROMISES: dict[str, Callable[[MakeToolbox], None]] = {
         what_a_schema_promises_is_accepted,
         a_text_is_never_altered,
         a_bug_of_the_tool_is_not_blamed_on_the_model,
+        a_fault_that_may_pass_says_whether_to_try_again,
         results_become_text,
     )
 }

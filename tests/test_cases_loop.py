@@ -177,7 +177,7 @@ def test_EA10_a_tool_that_raises_is_an_observation() -> None:
     result = run(model, tools)
     assert result.answer == "颐和园"
     seen = result.turns[0].observations[0]
-    assert (seen.ok, seen.kind) == (False, Kind.TOOL_ERROR)
+    assert (seen.ok, seen.kind) == (False, Kind.UNCERTAIN)
     assert "ConnectionError: 503" in model.prompts[1]
 
 

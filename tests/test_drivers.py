@@ -121,6 +121,20 @@ FAULTS = tuple(
             "a_person_stops_it",
         ),
         (
+            "hasty: nobody is there to answer, so the run is torn down",
+            "Conductor.delivered",
+            "elif isinstance(came.crash, Away):",
+            "elif False:",
+            "a_person_who_is_away_ends_nothing",
+        ),
+        (
+            "absent-minded: a question that nobody answered is not among what a person stops",
+            "Conductor.run",
+            "for strand, _ in self.asked.values()] + self.unanswered",
+            "for strand, _ in self.asked.values()]",
+            "a_person_who_is_away_ends_nothing",
+        ),
+        (
             "calm: a broken world is an outcome like any other",
             "Conductor.delivered",
             "elif came.crash is not None:",
@@ -285,7 +299,6 @@ class Unpleasant(Exception):
         (SystemExit(3), "SystemExit: 3"),
         (asyncio.CancelledError(), "RuntimeError: the call was cancelled"),
         (StopIteration(), "RuntimeError: coroutine raised StopIteration"),
-        (TimeoutError("slow"), "TimeoutError: slow"),
     ],
     ids=repr,
 )

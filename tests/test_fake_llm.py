@@ -30,6 +30,7 @@ from agentloop import (
     StopReason,
     Toolbox,
     ToolCall,
+    Unavailable,
     Usage,
     World,
     drive,
@@ -266,7 +267,7 @@ def test_an_empty_model_is_empty_in_each_way() -> None:
 def test_a_raising_model_is_an_observation_to_its_loop() -> None:
     result = drive(asking_loop().run("task"), World(raising_model(ConnectionError("503")), inline=True))
     assert result.stop is StopReason.TOO_MANY_FAILURES
-    assert result.turns[0].observations[0].kind is Kind.MODEL_ERROR
+    assert result.turns[0].observations[0].kind is Kind.UNAVAILABLE
 
 
 def test_a_hanging_model_is_left_behind_on_time() -> None:
@@ -368,7 +369,7 @@ def test_a_flaky_tool_fails_so_many_times_and_then_works(times: int) -> None:
     tool = flaky_tool(get_weather, times)
     observed = [observe(tool, city="北京") for _ in range(times + 3)]
     assert [observation.ok for observation in observed] == [False] * times + [True] * 3
-    assert all(observation.kind is Kind.TOOL_ERROR for observation in observed[:times])
+    assert all(observation.kind is Kind.UNCERTAIN for observation in observed[:times])
     assert tool.calls == [{"city": "北京"}] * (times + 3)
 
 
@@ -535,7 +536,10 @@ requests = st.builds(
 )
 usages = st.none() | st.builds(Usage, st.integers(0, 10**6), st.floats(0, 1e6))
 replies = st.builds(Reply, any_text, st.lists(json_values, max_size=2).map(tuple), usages)
-outcomes = replies | st.builds(Raised, st.sampled_from(["ConnectionError", "Überlastet"]), any_text)
+moments = st.none() | st.integers(0, 600) | any_text
+outcomes = replies | st.builds(
+    Raised, st.sampled_from(["ConnectionError", "Überlastet"]), any_text, st.booleans(), moments
+)
 exchanges = st.lists(st.builds(Exchange, requests, outcomes), max_size=4)
 
 
@@ -570,7 +574,9 @@ def test_a_loaded_recording_plays_back_what_was_said(tmp_path: Path, exchanges: 
         if isinstance(outcome, Raised):
             with pytest.raises(Exception) as caught:
                 model(request)
-            assert [type(caught.value).__name__, str(caught.value)] == joined(outcome)
+            assert [type(caught.value).__name__, str(caught.value)] == joined(outcome[:2])
+            assert isinstance(caught.value, Unavailable) == outcome.passing
+            assert not outcome.passing or joined(caught.value.retry_after) == joined(outcome.retry_after)
         else:
             assert joined(model(request)) == joined(outcome)
     with pytest.raises(ScriptEnded, match=f"holds {len(exchanges)} replies"):
@@ -589,7 +595,7 @@ def test_a_recording_passes_on_and_keeps_what_a_model_says_and_raises(tmp_path: 
     assert loaded.exchanges == recording.exchanges
     assert "晴" in (tmp_path / "run.jsonl").read_text(encoding="utf-8")
     assert [exchange.outcome for exchange in loaded.exchanges][1:] == [
-        Raised("ConnectionError", "down"),
+        Raised("ConnectionError", "down", passing=True),
         Raised("TypeError", "The model returned int; a model returns a Reply or text."),
     ]
 

@@ -377,7 +377,6 @@ def test_prepare_does_not_run_the_tool() -> None:
     ("error", "says"),
     [
         (ValueError("no such city"), "ValueError: no such city"),
-        (TimeoutError("socket"), "TimeoutError: socket"),
         (SystemExit(3), "SystemExit: 3"),
         (StopIteration("early"), "StopIteration: early"),
         (ExceptionGroup("two", [ValueError("a")]), "ExceptionGroup: two"),
