@@ -688,8 +688,8 @@ def a_person_who_is_away_ends_nothing(drive: Drive) -> None:
         try:
             stop = drive(together(loop.run("等"), stops()), world, None, interrupt)[0].stop
         except Away:
-            raise BrokenPromise("the person was away, another stopped the run, and it was left open") from None
-        expect(stop is StopReason.HUMAN, "the person was away, another stopped the run, and it ended for", stop)
+            raise BrokenPromise("one person was away, another stopped the run, and it was left") from None
+        expect(stop is StopReason.HUMAN, "one person was away, another stopped the run; it ended for", stop)
 
 
 def it_asks_once_about_one_thing(drive: Drive) -> None:

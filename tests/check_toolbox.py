@@ -381,7 +381,7 @@ PASSING: tuple[tuple[Exception, Kind, Kind], ...] = (
 
 
 def a_fault_that_may_pass_says_whether_to_try_again(make_toolbox: MakeToolbox) -> None:
-    """It is UNAVAILABLE where trying again does no harm, else UNCERTAIN; the server's word of when is kept."""
+    """It is UNAVAILABLE where trying again does no harm, else UNCERTAIN; a server's word of when stays."""
     for error, repeatable, other in PASSING:
         for idempotent, due in ((("broken",), repeatable), ((), other)):
             tools = make_toolbox([raising(error)], idempotent=idempotent)
