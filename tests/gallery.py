@@ -4,9 +4,11 @@ A ``Fault`` names a function of ours, the text in it that is replaced, and the p
 it. ``wrong_version(fault)`` builds the thing under test from the changed source. The text must occur
 exactly once, so the gallery cannot fall out of step with the code.
 
-To add a fault, add a row to ``FAULTS``. ``check`` names the file of its promises (``check_machine.py``
-for ``machine``), and ``of`` the thing these promises are told about: ``"advance"`` itself, or a thing
-that uses the changed function, such as ``"AgentLoop"`` for a fault in ``within``.
+To add a fault, add a row to a tuple of faults in a file ``gallery*.py``: ``test_gallery.py`` finds them
+all. ``check`` names its promises (``machine`` for those of ``check_machine.py``), and ``of`` the thing these
+promises are told about: ``"advance"`` itself, or a thing that uses the changed function, such as
+``"AgentLoop"`` for a fault in ``within``; one that lives elsewhere is given with its module,
+``"paradigms.outer_loop:OuterLoop"``.
 """
 
 from __future__ import annotations
@@ -57,7 +59,12 @@ def wrong_version(fault: Fault) -> Any:
     if owner:
         changed[owner] = type(owner, (getattr(ours, owner),), {"__slots__": (), method: changed.pop(method)})
     _rebind(ours, changed, fault.function)
-    return changed[fault.of]
+    module, _, of = fault.of.rpartition(":")
+    if module:  # the thing lives elsewhere, and imports what was changed
+        elsewhere = importlib.import_module(module)
+        changed = vars(elsewhere) | {fault.function: changed[fault.function]}
+        _rebind(elsewhere, changed, fault.function)
+    return changed[of]
 
 
 def changed_source(ours: ModuleType, fault: Fault) -> str:

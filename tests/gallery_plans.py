@@ -9,8 +9,10 @@ from tests.gallery import Fault
 PlanFault = partial(Fault, check="plan", of="read_plan", module="paradigms.plan")
 SolveFault = partial(Fault, check="plan_and_solve", of="PlanAndSolve", module="paradigms.plan_and_solve")
 OuterFault = partial(Fault, check="outer_loop", of="OuterLoop", module="paradigms.outer_loop")
-#: In what both share; ``check`` says by whose promises it must be caught.
-SharedFault = partial(Fault, of="deviation", module="paradigms.planning")
+#: In what both share, found by the promises of one of them.
+SharedFault = partial(Fault, module="paradigms.planning")
+SolveSharedFault = partial(SharedFault, check="plan_and_solve", of="paradigms.plan_and_solve:PlanAndSolve")
+OuterSharedFault = partial(SharedFault, check="outer_loop", of="paradigms.outer_loop:OuterLoop")
 
 PLAN_FAULTS: tuple[Fault, ...] = (
     PlanFault(
@@ -152,29 +154,26 @@ SOLVE_FAULTS: tuple[Fault, ...] = (
         new="steps = self.__dict__.setdefault('steps', [])",
         caught_by="it_does_the_same_again",
     ),
-    SharedFault(
+    SolveSharedFault(
         "an admitted failure is taken for an answer",
         "deviation",
         old="    if admitted:",
         new="    if admitted and False:",
         caught_by="no_step_runs_on_a_failed_one",
-        check="plan_and_solve",
     ),
-    SharedFault(
+    SolveSharedFault(
         "an answer is believed although each of its calls failed",
         "deviation",
         old="if seen and not",
         new="if False and not",
         caught_by="an_answer_rests_on_something",
-        check="plan_and_solve",
     ),
-    SharedFault(
+    SolveSharedFault(
         "a step that used up its own allowance ends the run",
         "deviation",
         old="or result.account_closed",
         new="or result.stop is StopReason.MODEL_CALLS",
         caught_by="its_own_limit_fails_a_step_alone",
-        check="plan_and_solve",
     ),
 )
 
@@ -238,20 +237,18 @@ OUTER_FAULTS: tuple[Fault, ...] = (
         new="    if result.answer:\n        state.attempts.append(Attempt(goal, result, UNJUDGED))\n",
         caught_by="nothing_in_hand_is_lost",
     ),
-    SharedFault(
+    OuterSharedFault(
         "a judge that does not know is taken for a yes",
         "deviation",
         old="judgement.score is not None and judgement.score >= threshold",
         new="judgement.score is None or judgement.score >= threshold",
         caught_by="unclear_is_not_reached",
-        check="outer_loop",
     ),
-    SharedFault(
+    OuterSharedFault(
         "a goal is reached although each call failed",
         "deviation",
         old="if seen and not",
         new="if False and not",
         caught_by="failed_calls_reach_nothing",
-        check="outer_loop",
     ),
 )

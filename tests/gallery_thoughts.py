@@ -8,7 +8,7 @@ from tests.gallery import Fault
 
 ChainFault = partial(Fault, check="chain", of="chain_of_thought", module="paradigms.chain_of_thought")
 TreeFault = partial(Fault, check="tree", of="tree_of_thoughts", module="paradigms.tree_of_thoughts")
-DepthFault = partial(TreeFault, of="tree_depth_first")
+DepthFault = partial(TreeFault, check="depth_first", of="tree_depth_first")
 
 CHAIN_FAULTS: tuple[Fault, ...] = (
     ChainFault(
@@ -241,6 +241,9 @@ TREE_FAULTS: tuple[Fault, ...] = (
         "            chosen = kept.get('branch') or kept.setdefault('branch', (yield from search(grow)))\n",
         caught_by="runs_share_nothing",
     ),
+)
+
+DEPTH_FAULTS: tuple[Fault, ...] = (
     DepthFault(
         "depth-first: the first thought is followed, not the best",
         "best_first",

@@ -47,8 +47,6 @@ from paradigms.function_calling import function_calling
 from paradigms.react import react
 from paradigms.text_protocol import parse
 from tests.check_chain_of_thought import ACTION, FINISH, PROMISES, TOOLS, run, thought
-from tests.gallery import Fault, wrong_version
-from tests.gallery_thoughts import CHAIN_FAULTS
 
 CONFIDENCES = ("Confidence: 0.2", "Confidence: 0.95", "Confidence: false", "置信度：100%", "")
 replies = st.lists(
@@ -79,18 +77,6 @@ def world_of(replies: list[Any]) -> World:
 @pytest.mark.parametrize("promise", PROMISES)
 def test_a_chain_keeps(promise: str) -> None:
     PROMISES[promise](chain_of_thought)
-
-
-@pytest.mark.parametrize("fault", CHAIN_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_by_the_promise_it_names(fault: Fault) -> None:
-    with pytest.raises(AssertionError, match="."):
-        PROMISES[fault.caught_by](wrong_version(fault))
-    for promise in fault.passes:
-        PROMISES[promise](wrong_version(fault))
-
-
-def test_every_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in CHAIN_FAULTS} == set(PROMISES)
 
 
 def test_the_chain_of_the_exercise_is_caught() -> None:

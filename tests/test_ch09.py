@@ -31,7 +31,6 @@ from paradigms.tree_of_thoughts import (
     PROPOSE,
     VERDICTS,
     Branch,
-    Reason,
     proposals,
     read_proposals,
     read_verdict,
@@ -40,53 +39,23 @@ from paradigms.tree_of_thoughts import (
     verdicts,
 )
 from tests.check_chain_of_thought import FINISH, TOOLS
+from tests.check_depth_first import as_breadth
 from tests.check_tree_of_thoughts import PROMISES, TASK, search, two_deep
-from tests.gallery import Fault, wrong_version
-from tests.gallery_thoughts import TREE_FAULTS
 
 STEP = react(TOOLS)
-
-
-def as_breadth(depth_first: Any) -> Any:
-    """A depth-first tree with the parameters of ``tree_of_thoughts``: width bounds its visits."""
-
-    def tree(step: Any, propose: Any, evaluate: Any, depth: int, width: int, branches: int) -> Reason:
-        visits = 1 + width * (depth - 1)
-        made: Reason = depth_first(step, propose, evaluate, depth, 0.5, branches, visits)
-        return made
-
-    return tree
 
 
 TREES = {"breadth-first": tree_of_thoughts, "depth-first": as_breadth(tree_depth_first)}
 each_tree = pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 
 
-def wrong_tree(fault: Fault) -> Any:
-    """The tree that has this fault, with the parameters that the promises give it."""
-    wrong = wrong_version(fault)
-    return as_breadth(wrong) if fault.of == "tree_depth_first" else wrong
-
-
-# --- Promises and planted faults ---------------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @each_tree
 @pytest.mark.parametrize("promise", PROMISES)
 def test_a_tree_keeps(tree: Any, promise: str) -> None:
     PROMISES[promise](tree)
-
-
-@pytest.mark.parametrize("fault", TREE_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_by_the_promise_it_names(fault: Fault) -> None:
-    with pytest.raises(AssertionError, match="."):
-        PROMISES[fault.caught_by](wrong_tree(fault))
-    for promise in fault.passes:
-        PROMISES[promise](wrong_tree(fault))
-
-
-def test_every_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in TREE_FAULTS} == set(PROMISES)
 
 
 @pytest.mark.parametrize("name", ["depth", "width", "branches"])

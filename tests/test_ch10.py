@@ -31,7 +31,6 @@ from agentloop import (
 from chapters.ch07_drivers import drive_async, drive_on_bus
 from chapters.ch10_outer_loop import TASK, WINDOW, Monday, reader, traveller
 from fake_llm import FakeClock, FakeModel
-from paradigms import outer_loop
 from paradigms.evaluators import Judgement
 from paradigms.outer_loop import LongTermMemory, OuterLoop, Pursuit, compressed
 from paradigms.planning import model_planner
@@ -40,8 +39,6 @@ from paradigms.react import react
 from paradigms.text_protocol import render
 from tests.check_outer_loop import PROMISES, told
 from tests.check_view import check_view
-from tests.gallery import Fault, wrong_version
-from tests.gallery_plans import OUTER_FAULTS
 
 # --- The promises, ours and wrong ones --------------------------------------------------------
 
@@ -49,19 +46,6 @@ from tests.gallery_plans import OUTER_FAULTS
 @pytest.mark.parametrize("name", PROMISES)
 def test_the_outer_loop_keeps(name: str) -> None:
     PROMISES[name](OuterLoop)
-
-
-@pytest.mark.parametrize("fault", OUTER_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = wrong_version(fault)
-    if fault.of == "deviation":  # what both paradigms share is put into this one
-        monkeypatch.setattr(outer_loop, "deviation", wrong)
-        wrong = OuterLoop
-    for name in fault.passes:
-        PROMISES[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        PROMISES[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
 
 
 # --- The chapter's story ----------------------------------------------------------------------

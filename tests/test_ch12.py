@@ -56,8 +56,6 @@ from paradigms.reflexion import (
     trajectory,
 )
 from tests.check_reflexion import PROMISES
-from tests.gallery import Fault, wrong_version
-from tests.gallery_reflexion import REFLEXION_FAULTS
 
 TOOLS = Toolbox([get_attraction])
 ACTOR = AgentLoop(react(TOOLS))
@@ -92,19 +90,6 @@ def numbered(count: int = 9) -> ScriptedModel:
 @pytest.mark.parametrize("name", PROMISES)
 def test_ours_keeps_its_promises(name: str) -> None:
     PROMISES[name](Reflexion)
-
-
-@pytest.mark.parametrize("fault", REFLEXION_FAULTS, ids=lambda fault: fault.name)
-def test_a_wrong_version_is_caught(fault: Fault) -> None:
-    with pytest.raises(AssertionError) as caught:
-        PROMISES[fault.caught_by](wrong_version(fault))
-    assert str(caught.value).strip()
-    for kept in fault.passes:
-        PROMISES[kept](wrong_version(fault))
-
-
-def test_every_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in REFLEXION_FAULTS} == set(PROMISES)
 
 
 # --- The demo ---------------------------------------------------------------------------------

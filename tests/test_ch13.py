@@ -35,7 +35,6 @@ from chapters.ch13_plan_and_solve import (
     station_down,
 )
 from fake_llm import FakeClock, FakeModel, ScriptedModel, get_attraction, get_weather
-from paradigms import plan_and_solve
 from paradigms.evaluators import Judgement
 from paradigms.plan import PlanStep, UnreadablePlan, read_plan
 from paradigms.plan_and_solve import TRIGGER, PlanAndSolve, Solution, Status, zero_shot
@@ -43,8 +42,6 @@ from paradigms.planning import GaveUp, model_planner
 from paradigms.react import react
 from tests import check_plan, check_plan_and_solve
 from tests.check_machine import BrokenPromise
-from tests.gallery import Fault, wrong_version
-from tests.gallery_plans import PLAN_FAULTS, SOLVE_FAULTS
 
 PROMISES: dict[str, Any] = {
     "plan": check_plan.PROMISES,
@@ -63,25 +60,6 @@ def test_our_reader_keeps(name: str) -> None:
 @pytest.mark.parametrize("name", check_plan_and_solve.PROMISES)
 def test_plan_and_solve_keeps(name: str) -> None:
     check_plan_and_solve.PROMISES[name](PlanAndSolve)
-
-
-def thing_with(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The wrong version; a fault in what both paradigms share is put into Plan-and-Solve."""
-    wrong = wrong_version(fault)
-    if fault.of == "deviation":
-        monkeypatch.setattr(plan_and_solve, "deviation", wrong)
-        return PlanAndSolve
-    return wrong
-
-
-@pytest.mark.parametrize("fault", (*PLAN_FAULTS, *SOLVE_FAULTS), ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = thing_with(fault, monkeypatch)
-    for name in fault.passes:
-        PROMISES[fault.check][name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        PROMISES[fault.check][fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
 
 
 def test_the_tutorials_reader_breaks_the_promises() -> None:

@@ -51,8 +51,6 @@ from paradigms.plan_and_solve import PlanAndSolve
 from paradigms.planning import model_planner
 from paradigms.react import react
 from tests.check_simulated import PROMISES
-from tests.gallery import Fault, wrong_version
-from tests.gallery_simulated import SIMULATED_FAULTS
 
 #: The seeds of the demo and some more: none of them was looked at while the errors were written.
 MORE_HELD_OUT = range(HELD_OUT.start, HELD_OUT.start + 15)
@@ -77,19 +75,6 @@ def of(kind: ErrandKind, paradigm: str) -> Tally:
 @pytest.mark.parametrize("name", PROMISES)
 def test_ours_keeps_its_promises(name: str) -> None:
     PROMISES[name](simulated_model)
-
-
-@pytest.mark.parametrize("fault", SIMULATED_FAULTS, ids=lambda fault: fault.name)
-def test_a_wrong_version_is_caught(fault: Fault) -> None:
-    with pytest.raises(AssertionError) as caught:
-        PROMISES[fault.caught_by](wrong_version(fault))
-    assert str(caught.value).strip()
-    for kept in fault.passes:
-        PROMISES[kept](wrong_version(fault))
-
-
-def test_every_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in SIMULATED_FAULTS} == set(PROMISES)
 
 
 @each_paradigm

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from agentloop import Account, AgentLoop, EventKind, Limits, advance
-from tests.gallery import FAULTS as MACHINE_FAULTS
 from tests.gallery import Fault, wrong_version
-from tests.gallery_loop import LOOP_FAULTS
-from tests.gallery_protocols import PROTOCOL_FAULTS
-from tests.workbench import promises
+from tests.workbench import CHECKS, promises
 
-FAULTS = (*MACHINE_FAULTS, *LOOP_FAULTS, *PROTOCOL_FAULTS)
+
+def galleries() -> Iterator[Fault]:
+    """Every fault of every tuple of faults in the files ``gallery*.py``."""
+    for path in sorted(Path(__file__).parent.glob("gallery*.py")):
+        for thing in vars(importlib.import_module(f"tests.{path.stem}")).values():
+            if isinstance(thing, tuple) and thing and all(isinstance(each, Fault) for each in thing):
+                yield from thing
+
+
+FAULTS = tuple(galleries())
+CHECKED = sorted({fault.check for fault in FAULTS})
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -30,14 +41,23 @@ def test_a_fault_keeps_the_promises_it_says_it_keeps(fault: Fault, name: str) ->
     promises(fault.check)[name](wrong_version(fault))
 
 
-@pytest.mark.parametrize("check", ["machine", "reader", "toolbox"])
+#: What has a wrong version for each of its promises.
+WHOLE = ("machine", "reader", "toolbox", "chain", "tree", "reflexion", "simulated")
+
+
+@pytest.mark.parametrize("check", WHOLE)
 def test_every_promise_is_needed(check: str) -> None:
     caught = {fault.caught_by for fault in FAULTS if fault.check == check}
     assert caught == set(promises(check))
 
 
+def test_each_fault_belongs_to_a_check_of_the_workbench() -> None:
+    assert set(CHECKED) <= set(CHECKS)
+
+
 def test_names_are_told_once() -> None:
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    names = [fault.name for fault in FAULTS]
+    assert [name for name in names if names.count(name) > 1] == []
 
 
 # --- The gallery's own mechanism --------------------------------------------------------------

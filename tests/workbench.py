@@ -41,6 +41,7 @@ CHECKS = {
     "recall": "tests.check_recall",
     "chain": "tests.check_chain_of_thought",
     "tree": "tests.check_tree_of_thoughts",
+    "depth_first": "tests.check_depth_first",
     "reflexion": "tests.check_reflexion",
     "outer_loop": "tests.check_outer_loop",
     "plan": "tests.check_plan",
