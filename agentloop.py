@@ -55,7 +55,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from enum import Enum
 from types import GeneratorType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
@@ -1130,6 +1130,15 @@ class AgentLoop:
         for hook in (self.reason, self.act, *self.stops, *(each for each in optional if each is not None)):
             if not callable(hook):
                 raise TypeError(f"a hook of AgentLoop is a function, not {hook!r}")
+
+    def knowing(self, known: Mapping[str, Any]) -> AgentLoop:
+        """This loop with ``known`` in the working memory of its runs, beside what it perceives itself."""
+
+        def perceive(task: Any) -> Program[Any]:
+            perceived = yield from settle(self.perceive(task) if self.perceive else None)
+            return perceived if isinstance(perceived, StopReason) else {**known, **(perceived or {})}
+
+        return replace(self, perceive=perceive)
 
     def run(self, task: Any) -> Program[Result]:
         """The program of one run. Hand it to a driver, or to ``yield from`` inside another program.

@@ -11,7 +11,19 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agentloop import CallModel, Do, Message, Program, Reply, Result, cut
+from agentloop import (
+    CallModel,
+    Do,
+    EffectFailed,
+    LimitReached,
+    Message,
+    Program,
+    Reply,
+    Result,
+    Sleep,
+    cut,
+    settle,
+)
 from paradigms.prompt import block
 
 ANSWER_CHARACTERS = 4000  # of an answer, as a judge or a reflector is shown it
@@ -25,6 +37,27 @@ class Judgement(NamedTuple):
 
 
 Evaluate = Callable[[Any, Result], Judgement | Program[Judgement]]
+
+
+#: Asked for where something has run dry: refused if it was the common account, harmless if a part's own.
+STILL_OPEN = Sleep(0)
+
+
+def judged(evaluate: Evaluate, task: Any, result: Result) -> Program[Judgement]:
+    """Let an evaluator judge. One that failed, or whose own allowance ended, does not know.
+
+    Raises ``TypeError`` for what is no judgement.
+    """
+    try:
+        judgement = yield from settle(evaluate(task, result))
+    except (EffectFailed, LimitReached) as failed:
+        yield STILL_OPEN
+        return Judgement(None, str(failed))
+    if not isinstance(judgement, Judgement) or not is_score(judgement.score):
+        raise TypeError(
+            f"evaluate must return a Judgement with a score from 0 to 1 or None, not {judgement!r}"
+        )
+    return judgement
 
 
 def is_score(score: object) -> bool:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum
-from typing import Any
 
 from agentloop import (
     AgentLoop,
@@ -21,13 +19,12 @@ from agentloop import (
     Observation,
     Program,
     Result,
-    Sleep,
     StopReason,
     Toolbox,
     cut,
     settle,
 )
-from paradigms.evaluators import Evaluate, Judgement, is_score
+from paradigms.evaluators import Evaluate, judged
 from paradigms.plan import Plan, UnreadablePlan, read_plan
 from paradigms.prompt import block
 
@@ -118,13 +115,7 @@ def attempt(loop: AgentLoop, goal: str, known: Mapping[str, str]) -> Program[Res
     Raises ``LimitReached`` where the enclosing account refused before the first round.
     """
 
-    def perceive(task: Any) -> Program[Any]:
-        seen = yield from settle(loop.perceive(task) if loop.perceive else None)
-        if isinstance(seen, StopReason):
-            return seen
-        return {**known, "if this cannot be done": ADMIT, **(seen or {})}
-
-    result = yield from replace(loop, perceive=perceive).run(goal)
+    result = yield from loop.knowing({**known, "if this cannot be done": ADMIT}).run(goal)
     if result.account_closed and not result.control.rounds:
         raise LimitReached(result.control)
     return result
@@ -149,22 +140,8 @@ def deviation(goal: str, result: Result, evaluate: Evaluate | None, threshold: f
         return f"it answered, but each of its calls had failed: {cut(seen[-1].text, CHARACTERS)}"
     if evaluate is None:
         return ""
-    judgement = yield from _judged(evaluate, goal, result)
+    judgement = yield from judged(evaluate, goal, result)
     if judgement.score is not None and judgement.score >= threshold:
         return ""
     reasons = cut(judgement.reasons, CHARACTERS) or "no reason was given"
     return reasons if judgement.score is not None else f"whether it was reached is not known: {reasons}"
-
-
-def _judged(evaluate: Evaluate, goal: str, result: Result) -> Program[Judgement]:
-    """A judge that failed, or whose own allowance ended, does not know."""
-    try:
-        judgement = yield from settle(evaluate(goal, result))
-    except (EffectFailed, LimitReached) as failed:
-        yield Sleep(0)
-        return Judgement(None, str(failed))
-    if not isinstance(judgement, Judgement) or not is_score(judgement.score):
-        raise TypeError(
-            f"evaluate must return a Judgement with a score from 0 to 1 or None, not {judgement!r}"
-        )
-    return judgement

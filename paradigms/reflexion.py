@@ -19,7 +19,7 @@ file longer than other paradigms.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agentloop import (
@@ -31,13 +31,12 @@ from agentloop import (
     LoopError,
     Program,
     Result,
-    Sleep,
     StopReason,
     bounded,
     cut,
     settle,
 )
-from paradigms.evaluators import ANSWER_CHARACTERS, Evaluate, Judgement, ask, is_score
+from paradigms.evaluators import ANSWER_CHARACTERS, STILL_OPEN, Evaluate, Judgement, ask, judged
 
 
 class Lesson(NamedTuple):
@@ -101,8 +100,6 @@ def _reflected(trials: Sequence[Trial], stop: StopReason, error: Exception | Non
 
 Reflect = Callable[[Any, Trial, tuple[Lesson, ...]], str | None | Program[str | None]]
 
-#: Asked for where something has run dry: refused if it was the common account, harmless if a part's own.
-STILL_OPEN = Sleep(0)
 #: Endings of a trial that no lesson mends: nothing is tried after them.
 FUTILE = (StopReason.HUMAN, StopReason.INVALID_TASK)
 
@@ -165,7 +162,7 @@ class Reflexion:
                 return result.stop
             if result.account_closed:
                 return result.stop
-            judgement = yield from self._judged(task, result)
+            judgement = yield from judged(self.evaluate, task, result)
             trials[-1] = trials[-1]._replace(judgement=judgement)
             if self._passes(trials[-1]):
                 return StopReason.FINAL_ANSWER
@@ -177,18 +174,6 @@ class Reflexion:
 
     def _passes(self, trial: Trial) -> bool:
         return trial.result.answer is not None and trial.score is not None and trial.score >= self.threshold
-
-    def _judged(self, task: Any, result: Result) -> Program[Judgement]:
-        try:
-            judgement = yield from settle(self.evaluate(task, result))
-        except (EffectFailed, LimitReached) as failed:
-            yield STILL_OPEN
-            return Judgement(None, str(failed))
-        if not isinstance(judgement, Judgement) or not is_score(judgement.score):
-            raise TypeError(
-                f"evaluate must return a Judgement with a score from 0 to 1 or None, not {judgement!r}"
-            )
-        return judgement
 
     def _lesson(self, task: Any, trial: Trial, lessons: tuple[Lesson, ...]) -> Program[str | None]:
         """The lesson of a trial; one that could not be written is no lesson, and loses nothing (EA40)."""
@@ -226,12 +211,7 @@ def informed(actor: AgentLoop, lessons: tuple[Lesson, ...]) -> AgentLoop:
         return actor
     told = [f"尝试 {lesson.trial} 的教训: {lesson.text}" for lesson in lessons]
     memory = "\n".join(["", *told, "请避免重复这些错误。(Do not repeat these mistakes.)"])
-
-    def perceive(task: Any) -> Program[Any]:
-        perceived = yield from settle(actor.perceive(task) if actor.perceive else None)
-        return perceived if isinstance(perceived, StopReason) else {**(perceived or {}), LESSONS: memory}
-
-    return replace(actor, perceive=perceive)
+    return actor.knowing({LESSONS: memory})
 
 
 # --- The self-reflector -----------------------------------------------------------------------

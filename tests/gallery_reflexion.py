@@ -12,7 +12,7 @@ REFLEXION_FAULTS: tuple[Fault, ...] = (
     ReflexionFault(
         "EA33: the lessons never reach the model",
         "informed",
-        old="    return replace(actor, perceive=perceive)",
+        old="    return actor.knowing({LESSONS: memory})",
         new="    return actor",
         caught_by="lessons_reach_the_next_prompts",
         passes=("the_best_answer_is_kept",),
@@ -20,8 +20,8 @@ REFLEXION_FAULTS: tuple[Fault, ...] = (
     ReflexionFault(
         "the lessons take the place of what the actor itself perceives",
         "informed",
-        old="{**(perceived or {}), LESSONS: memory}",
-        new="{LESSONS: memory}",
+        old="actor.knowing({LESSONS: memory})",
+        new="__import__('dataclasses').replace(actor, perceive=lambda task: {LESSONS: memory})",
         caught_by="lessons_reach_the_next_prompts",
     ),
     ReflexionFault(
@@ -53,13 +53,16 @@ REFLEXION_FAULTS: tuple[Fault, ...] = (
         new="(trial.score is None or trial.score >= self.threshold)",
         caught_by="an_unknown_score_is_no_pass",
     ),
-    ReflexionFault(
+    Fault(
         "a score is believed whatever it is",
-        "Reflexion._judged",
+        "judged",
         old=" or not is_score(judgement.score)",
         new="",
         caught_by="an_unknown_score_is_no_pass",
         passes=("the_best_answer_is_kept",),
+        check="reflexion",
+        of="paradigms.reflexion:Reflexion",
+        module="paradigms.evaluators",
     ),
     ReflexionFault(
         "the judge always passes",
