@@ -87,7 +87,7 @@ class StopReason(Enum):
     MODEL_CALLS = "no model call is left"
     TOOL_CALLS = "no tool call is left"
     EFFECTS = "no effect of any kind is left"
-    TOKEN_BUDGET = "the token budget is used up"
+    TOKEN_BUDGET = "the token budget has no room for more"
     COST_BUDGET = "the cost budget is used up"
     WALL_CLOCK = "the run's time is up"
     REPEATED_ACTION = "the same action kept bringing the same result"
@@ -1045,6 +1045,12 @@ class Result(NamedTuple):
         return self.control.stop
 
     @property
+    def limit(self) -> tuple[str, float, float] | None:
+        """Which limit ended the run, how much of it was used and allowed: ``("rounds", 10, 10)``."""
+        name = None if self.account_closed else _LIMIT_OF.get(self.stop)
+        return (name, getattr(self.control, name), getattr(self.limits, name)) if name else None
+
+    @property
     def summary(self) -> str:
         """The ending in words and what was found so far, made from the turns without a model (优雅降级)."""
         seen = [
@@ -1064,12 +1070,12 @@ class Result(NamedTuple):
 
     def _ending(self) -> str:
         ending = f"{self.stop.name}: {self.stop.value}"
-        name = _LIMIT_OF.get(self.stop)
-        if name is None:
+        if self.stop not in _LIMIT_OF:
             return f"{ending}, in round {self.control.rounds}"
-        if self.account_closed:
+        if self.limit is None:
             return f"{ending} (on an account around this loop)"
-        return f"{ending} ({getattr(self.control, name):g} of {getattr(self.limits, name):g} {name} used)"
+        name, used, allowed = self.limit
+        return f"{ending} ({used:g} of {allowed:g} {name} used)"
 
 
 class LoopError(Exception):
@@ -1380,6 +1386,7 @@ class Stage:
         self.journal = journal
         self._loops = 0
         self._answers: dict[tuple[str, str], Any] = {}  # by the question and what it is about
+        self._put: dict[tuple[str, str], list[Strand]] = {}  # not answered yet, and who else waits for it
         self._value: Any = None
         self._error: BaseException | None = None
         self._root = Strand(program, (), None, 0)
@@ -1416,6 +1423,8 @@ class Stage:
         """Send a strand its outcome, and take all the steps that this sets going."""
         waiting: list[Strand] = []
         steps: list[_Next] = [(strand, outcome)]
+        if outcome is not None and type(strand.effect) is AskHuman:
+            steps += self._answered(strand.effect, outcome)
         for strand, outcome in steps:  # grows while it is walked
             try:
                 effect = self._sent(strand, outcome)
@@ -1433,7 +1442,11 @@ class Stage:
                     steps += self._forked(strand, effect.programs)
                 elif type(effect) is AskHuman and effect[:2] in self._answers:
                     steps.append((strand, Outcome(self._answers[effect[:2]], self.at)))
+                elif type(effect) is AskHuman and effect[:2] in self._put:
+                    self._put[effect[:2]].append(strand)
                 else:
+                    if type(effect) is AskHuman and effect.about:
+                        self._put[effect[:2]] = []
                     waiting.append(strand)
         return waiting
 
@@ -1443,8 +1456,6 @@ class Stage:
             effect = next(strand.program)
         else:
             value, self.at = outcome
-            if type(strand.effect) is AskHuman and strand.effect.about and type(value) not in _NO_ANSWER:
-                self._answers[strand.effect[:2]] = value
             if type(value) is Failure:
                 effect = strand.program.throw(_thrown(strand.effect, value, self.at))
             else:
@@ -1453,6 +1464,12 @@ class Stage:
             _abandon(strand.program)
             raise TypeError(_no_effect(effect))
         return effect
+
+    def _answered(self, asked: AskHuman, outcome: Outcome) -> list[_Next]:
+        """Keep an answer for whoever asks the same later; those who wait for it have the outcome too."""
+        if asked.about and type(outcome.value) not in _NO_ANSWER:
+            self._answers[asked[:2]] = outcome.value
+        return [(strand, outcome) for strand in self._put.pop(asked[:2], ())]
 
     def _forked(self, parent: Strand, programs: Sequence[Program[Any]]) -> list[_Next]:
         if not programs:

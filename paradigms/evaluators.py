@@ -43,7 +43,7 @@ Evaluate = Callable[[Any, Result], Judgement | Program[Judgement]]
 STILL_OPEN = Sleep(0)
 
 
-def judged(evaluate: Evaluate, task: Any, result: Result) -> Program[Judgement]:
+def judgement_of(evaluate: Evaluate, task: Any, result: Result) -> Program[Judgement]:
     """Let an evaluator judge. One that failed, or whose own allowance ended, does not know.
 
     Raises ``TypeError`` for what is no judgement.
@@ -53,14 +53,14 @@ def judged(evaluate: Evaluate, task: Any, result: Result) -> Program[Judgement]:
     except (EffectFailed, LimitReached) as failed:
         yield STILL_OPEN
         return Judgement(None, str(failed))
-    if not isinstance(judgement, Judgement) or not is_score(judgement.score):
+    if not isinstance(judgement, Judgement) or not _is_score(judgement.score):
         raise TypeError(
             f"evaluate must return a Judgement with a score from 0 to 1 or None, not {judgement!r}"
         )
     return judgement
 
 
-def is_score(score: object) -> bool:
+def _is_score(score: object) -> bool:
     """Whether it is a number from 0 to 1, or ``None``; ``True`` is no number."""
     return score is None or (type(score) in (int, float) and 0 <= score <= 1)  # type: ignore[operator]
 

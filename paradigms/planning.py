@@ -24,7 +24,7 @@ from agentloop import (
     cut,
     settle,
 )
-from paradigms.evaluators import Evaluate, judged
+from paradigms.evaluators import Evaluate, judgement_of
 from paradigms.plan import Plan, UnreadablePlan, read_plan
 from paradigms.prompt import block
 
@@ -140,7 +140,7 @@ def deviation(goal: str, result: Result, evaluate: Evaluate | None, threshold: f
         return f"it answered, but each of its calls had failed: {cut(seen[-1].text, CHARACTERS)}"
     if evaluate is None:
         return ""
-    judgement = yield from judged(evaluate, goal, result)
+    judgement = yield from judgement_of(evaluate, goal, result)
     if judgement.score is not None and judgement.score >= threshold:
         return ""
     reasons = cut(judgement.reasons, CHARACTERS) or "no reason was given"

@@ -36,7 +36,7 @@ from agentloop import (
     cut,
     settle,
 )
-from paradigms.evaluators import ANSWER_CHARACTERS, STILL_OPEN, Evaluate, Judgement, ask, judged
+from paradigms.evaluators import ANSWER_CHARACTERS, STILL_OPEN, Evaluate, Judgement, ask, judgement_of
 
 
 class Lesson(NamedTuple):
@@ -162,7 +162,7 @@ class Reflexion:
                 return result.stop
             if result.account_closed:
                 return result.stop
-            judgement = yield from judged(self.evaluate, task, result)
+            judgement = yield from judgement_of(self.evaluate, task, result)
             trials[-1] = trials[-1]._replace(judgement=judgement)
             if self._passes(trials[-1]):
                 return StopReason.FINAL_ANSWER

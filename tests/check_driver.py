@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
@@ -718,6 +718,23 @@ def it_asks_once_about_one_thing(drive: Drive) -> None:
         for count in range(len(journal.outcomes) + 1):
             drive(asks(), world, journal.rewound(count))
         expect(len(asked) == 5 + 15, "resumed at each of five answers, it put the questions", len(asked))
+
+        def again(question: str = "May I?") -> Program[Any]:
+            first = (yield AskHuman(question, "c1")).value
+            return first, (yield AskHuman(question, "c1")).value
+
+        for answers in (["yes"], [Observation("gone", False, Kind.NO_HUMAN), "yes"]):
+            given = iter(answers)
+
+            def next_answer(question: str, given: Iterator[Any] = given) -> Any:
+                return next(given, "asked too often")
+
+            journal = Journal()
+            world = World(human=next_answer, inline=inline)
+            found = drive(together(again(), again(), again()), world, journal)
+            due = [(answers[0], answers[-1])] * 3
+            expect(found == due, "three programs side by side asked the same, and heard", *found)
+            expect(drive(together(again(), again(), again()), world, journal) == due, "replayed, not so")
 
 
 def it_cannot_be_kept_going(drive: Drive) -> None:

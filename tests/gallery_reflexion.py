@@ -55,8 +55,8 @@ REFLEXION_FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a score is believed whatever it is",
-        "judged",
-        old=" or not is_score(judgement.score)",
+        "judgement_of",
+        old=" or not _is_score(judgement.score)",
         new="",
         caught_by="an_unknown_score_is_no_pass",
         passes=("the_best_answer_is_kept",),
