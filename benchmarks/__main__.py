@@ -15,11 +15,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentloop import (
     AgentLoop,
@@ -42,7 +41,8 @@ from agentloop import (
     advance,
     drive,
 )
-from fake_llm import ScriptedModel, calls
+from benchmarks.figures import TASK, Figure, add, quickest, ratios, scripted, seconds, spread, wide
+from fake_llm import calls
 from paradigms.function_calling import function_calling, read, render
 from paradigms.prompt import block, last_turns
 from paradigms.react import react
@@ -50,45 +50,10 @@ from paradigms.text_protocol import parse
 
 ROOT = Path(__file__).parent.parent
 SHOWN = 4  # turns in the bounded view of both sides
-TASK = "add one and two, again and again"
 USAGE = Usage(tokens=10)
 
 
-class Figure(NamedTuple):
-    """One line of the report. ``goal`` is the largest value that is still good."""
-
-    name: str
-    value: float
-    goal: float
-    unit: str
-    detail: str
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
 # --- One round ---------------------------------------------------------------------------------
-
-
-def scripted(reply: Reply, last: Reply, rounds: int) -> ScriptedModel:
-    """A model that says the same until its last reply."""
-    return ScriptedModel([reply] * rounds + [last])
-
-
-def wide(rounds: int) -> Limits:
-    """Limits that a run of so many rounds stays within."""
-    calls_in_all = 2 * rounds + 10
-    return Limits(
-        rounds=calls_in_all,
-        model_calls=calls_in_all,
-        tool_calls=calls_in_all,
-        effects=2 * calls_in_all,
-        tokens=10_000 * calls_in_all,
-        cost=1e9,
-        seconds=1e6,
-    )
 
 
 def never_stops(control: Control, context: LoopContext) -> None:
@@ -142,18 +107,6 @@ def guarded(reason: Any, said: tuple[Reply, Reply], rounds: int, tools: Toolbox,
     loop = AgentLoop(reason, limits=wide(rounds), stops=(never_stops,))
     answer: str = drive(loop.run(TASK), World(scripted(*said, rounds), tools, inline=inline)).answer
     return answer
-
-
-def ratios(ours: Callable[[], Any], bare: Callable[[], Any], pairs: int) -> list[float]:
-    """Time both sides in turn, ``pairs`` times, and return ours over bare for each pair."""
-    assert ours() == bare(), "both sides must do the same work"
-    return [seconds(ours) / seconds(bare) for _ in range(pairs)]
-
-
-def seconds(side: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    side()
-    return time.perf_counter() - began
 
 
 def rounds_figures(scale: float) -> Iterable[Figure]:
@@ -253,11 +206,6 @@ def parsing_figure(scale: float) -> Iterable[Figure]:
     yield Figure("parsing four times the text, at worst", max(growth), 8.0, "x", f"of {len(growth)} shapes")
 
 
-def quickest(side: Callable[[], Any]) -> float:
-    """Seconds of the least disturbed of a few runs."""
-    return min(seconds(side) for _ in range(5))
-
-
 # --- Starting, and keeping many ----------------------------------------------------------------
 
 
@@ -317,10 +265,6 @@ def demos_figure(scale: float) -> Iterable[Figure]:
 # --- The report --------------------------------------------------------------------------------
 
 FIGURES = (rounds_figures, event_figure, parsing_figure, import_figure, memory_figure, demos_figure)
-
-
-def spread(measured: list[float]) -> str:
-    return f"{min(measured):.2f} to {max(measured):.2f} in {len(measured)} pairs"
 
 
 def main(arguments: list[str] | None = None) -> int:

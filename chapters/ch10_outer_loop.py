@@ -233,7 +233,7 @@ def demo(tell: Telling) -> None:
 
     tell.heading(f"A model whose window holds {WINDOW} tokens (上下文压缩)")
     guide = Toolbox([TicketOffice().read_guide])
-    for name, view in (("whole history", whole_history), ("compressed", compressed(500))):
+    for name, view in (("whole history", whole_history), ("compressed", compressed(700))):
         model = FakeModel(reader)
         loop = AgentLoop(react(guide, view), limits=Limits(failures=1))
         result = drive(loop.run("读完四个景点的介绍"), World(model, guide, inline=True))

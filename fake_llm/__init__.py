@@ -3,6 +3,7 @@
 models.py          models that say what a script or a set of rules tells them
 hostile.py         models that misbehave: stubborn, babbling, empty, raising, hanging, random by seed
 simulated.py       a model that does errands, and errs by seed as models are known to
+reader.py          a book to read page by page, and a model that knows only what stands in its prompt
 recording.py       what a model was asked and answered, kept in a file, to be played back as a model
 clock.py           a clock that stands still until it is told to move
 tools.py           the articles' toy tools, and tools that fail in each way that a guard must handle

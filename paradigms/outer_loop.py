@@ -16,7 +16,7 @@ and what is remembered; its answer is what the outer loop decides on. Four dutie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -27,20 +27,17 @@ from agentloop import (
     EffectFailed,
     LimitReached,
     Limits,
-    Message,
     Program,
     Result,
     StopReason,
-    Turn,
     bounded,
-    call_text,
     cut,
-    on_one_line,
 )
 from paradigms.evaluators import Evaluate
 from paradigms.plan import UnreadablePlan
 from paradigms.planning import CHARACTERS, UNJUDGED, GaveUp, Planner, attempt, deviation, made, require
-from paradigms.prompt import Block, Prompt, View, block
+from paradigms.prompt import View
+from paradigms.views import one_line_each, summarise
 
 
 class Goal(NamedTuple):
@@ -260,44 +257,9 @@ def _likeness(one: str, other: str) -> float:
 
 
 def compressed(window: int) -> View:
-    """Make the view that shows every turn while they fit into ``window`` tokens (上下文压缩).
+    """Make the view that shows every turn while the request fits into ``window`` tokens (上下文压缩).
 
-    Beyond that the latest turns are shown whole, as far as half of the window has room for them, and
-    one line stands for each turn before, the oldest left out first. The latest is always shown.
-    Raises ``ValueError`` for a window below 1.
+    Beyond that one line stands for each of the old turns, in half of the room there is, the oldest left out
+    first: a summary that no model has to write. Raises ``ValueError`` for a window below 1.
     """
-    require("window", window, 1)
-
-    def view(prompt: Prompt) -> Sequence[Block]:
-        turns = prompt.turns
-        if sum(each.tokens for each in turns) <= window:
-            return turns
-        whole, tokens = 1, turns[-1].tokens
-        while whole < len(turns) and tokens + turns[-whole - 1].tokens <= window // 2:
-            whole += 1
-            tokens += turns[-whole].tokens
-        return (*_digest(prompt.context.turns[:-whole], window // 2), *turns[-whole:])
-
-    return view
-
-
-def _digest(turns: Sequence[Turn], room: int) -> Sequence[Block]:
-    """One line for each turn, the oldest first, as many of the newest as ``room`` tokens can hold."""
-    lines: list[str] = []
-    for turn in reversed(turns):
-        shown = block(Message("user", "\n".join([DIGEST, _line(turn), *lines])))
-        if shown.tokens > room:
-            break
-        lines.insert(0, _line(turn))
-    return [block(Message("user", "\n".join([DIGEST, *lines])))] if lines else []
-
-
-DIGEST = "Earlier, in short (摘要):"
-SHORT = 60  # characters of a call, and of what it brought
-
-
-def _line(turn: Turn) -> str:
-    pairs = zip(turn.calls, turn.observations, strict=True)
-    return "; ".join(
-        f"{on_one_line(call_text(call), SHORT)} -> {on_one_line(seen.text, SHORT)}" for call, seen in pairs
-    )
+    return summarise(window, longest=window, by=one_line_each)

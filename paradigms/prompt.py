@@ -48,12 +48,14 @@ class Prompt:
 
     ``head`` (the system prompt with the task, then the working memory) is shown before them,
     whatever the view chooses. ``context.private`` is where a view keeps what it must remember.
+    ``tools_tokens`` is the size of the tool definitions, which are sent beside the messages.
     """
 
-    __slots__ = ("context", "opening", "head", "turns")
+    __slots__ = ("context", "opening", "head", "turns", "tools_tokens")
 
-    def __init__(self, context: LoopContext, system: str) -> None:
+    def __init__(self, context: LoopContext, system: str, tools_tokens: int = 0) -> None:
         self.context = context
+        self.tools_tokens = tools_tokens
         self.opening = block(Message("system", system), Message("user", context.task))
         self.head: tuple[Block, ...] = (self.opening,)
         self.turns: list[Block] = []
@@ -64,6 +66,11 @@ class Prompt:
             self.turns.append(block(*render(turn)))
         memory = self.context.working_memory
         self.head = (self.opening, _memory_block(memory)) if memory else (self.opening,)
+
+    @property
+    def taken(self) -> int:
+        """The tokens that are sent whatever the view chooses: of the head, and of the tool definitions."""
+        return self.tools_tokens + sum([each.tokens for each in self.head])
 
 
 def _memory_block(memory: Mapping[str, Any]) -> Block:
@@ -81,7 +88,10 @@ def whole_history(prompt: Prompt) -> Sequence[Block]:
 
 
 def last_turns(count: int) -> View:
-    """The view that shows the last ``count`` turns. Raises ``ValueError`` for a count below 1."""
+    """The view that shows the last ``count`` turns, however large (article A's 滑动窗口).
+
+    Raises ``ValueError`` for a count below 1.
+    """
     if count < 1:
         raise ValueError(f"last_turns needs a count of at least 1, not {count!r}")
     return lambda prompt: prompt.turns[-count:]
@@ -108,7 +118,7 @@ def think(
     def reason(context: LoopContext) -> Program[Act | Finish]:
         prompt = context.private.get(reason)
         if prompt is None:
-            prompt = context.private[reason] = Prompt(context, system)
+            prompt = context.private[reason] = Prompt(context, system, tools_tokens)
         prompt.refresh(render)
         shown = view(prompt)
         if isinstance(shown, GeneratorType):

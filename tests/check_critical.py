@@ -1,0 +1,147 @@
+"""What the guard of a critical tool promises: plain functions of a factory ``critical(act, tools)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloop import (
+    AgentLoop,
+    Interrupt,
+    Kind,
+    Limits,
+    LoopError,
+    StopReason,
+    ToolCall,
+    World,
+    call_tool,
+    drive,
+)
+from tests.check_approval import (
+    DELETE,
+    LOOK,
+    PAY,
+    Hook,
+    Office,
+    examples,
+    hold,
+    nested,
+    reason,
+    repeating,
+    run,
+    seen,
+)
+
+Make = Callable[..., Hook]
+TOOLS = ("pay",)
+
+
+def what_succeeds_disturbs_nobody(make: Make) -> None:
+    """A critical call that succeeds, and one that is not critical and fails, are nobody's decision."""
+    ran = run(make(call_tool, TOOLS), Office(), PAY)
+    hold(ran.office.questions == [] and seen(ran)[0].ok, f"it succeeded: {ran.office.questions}")
+    ran = run(make(call_tool, TOOLS), Office(fails=1), LOOK)
+    hold(ran.office.questions == [], f"look is not critical, and it asks {ran.office.questions}")
+    hold(seen(ran)[0].kind is Kind.UNAVAILABLE, f"look failed, and the model is told {seen(ran)[0]}")
+
+
+def retry_is_once(make: Make) -> None:
+    """``retry``: the call is made once more, and that is its result; nobody is asked again (EA53)."""
+    for fails, deeds in ((1, [("pay", 9)]), (2, []), (9, [])):
+        ran = run(make(call_tool, TOOLS), Office(["retry"], fails), PAY)
+        hold(ran.office.deeds == deeds, f"it fails {fails} times, and {ran.office.deeds} was done")
+        asked, tries = len(ran.office.questions), ran.result.control.tool_calls
+        hold(asked == 1, f"it fails {fails} times, and a person was asked {asked} times")
+        hold(tries == 2, f"it fails {fails} times, and was called {tries} times: retry is once")
+        hold(seen(ran)[0].ok == bool(deeds), f"the result is {seen(ran)[0]}")
+
+
+def the_failure_is_shown(make: Make) -> None:
+    """Who decides sees the call, and what went wrong."""
+    ran = run(make(call_tool, TOOLS), Office(["skip"], fails=1), PAY)
+    for due in ("pay", "9", "UNAVAILABLE", "closed for a minute"):
+        hold(due in ran.office.questions[0], f"the question does not say {due}: {ran.office.questions[0]}")
+
+
+def anything_else_skips_it(make: Make) -> None:
+    """Not a clear ``retry``: it is left, the model hears why, and no guard outside repeats it."""
+
+    @examples
+    @given(st.text().filter(lambda text: text.strip().casefold() != "retry"))
+    def check(answer: str) -> None:
+        office = Office([answer], fails=1)
+        ran = run(repeating(3)(make(call_tool, TOOLS)), office, PAY, LOOK)
+        hold(office.deeds == [("look", "茶")], f"the answer was {answer!r}, and {office.deeds} was done")
+        story = f"the answer was {answer!r}, and the model is told {seen(ran)[0]}"
+        hold(seen(ran)[0].kind is Kind.REFUSED and answer.strip() in seen(ran)[0].text, story)
+        hold("closed for a minute" in seen(ran)[0].text, story)
+        hold(ran.result.stop is StopReason.FINAL_ANSWER, f"skipped, and it ended: {ran.result.stop.name}")
+
+    check()
+
+
+def a_mistake_of_the_model_is_nobodys_decision(make: Make) -> None:
+    """What the model can mend by itself, or a person has refused already, is not put to a person."""
+    for call in (ToolCall("pay", {"sum": 9}), ToolCall("pay", {"amount": "nine"})):
+        ran = run(make(call_tool, TOOLS), Office(["retry"]), call)
+        hold(ran.office.questions == [], f"the arguments are wrong, and a person is asked: {call}")
+
+
+def nobody_there_ends_the_run(make: Make) -> None:
+    """Where nobody can decide, the run ends with an error that tells what failed (A-124)."""
+    office = Office(fails=1)
+    world = World(None, office.world.tools, None, inline=True)
+    try:
+        result = drive(AgentLoop(reason([PAY]), make(call_tool, TOOLS)).run("pay"), world)
+    except LoopError as error:
+        hold("closed for a minute" in str(error.__cause__), f"the error does not say why: {error.__cause__}")
+        hold(error.result.stop is StopReason.ERROR, f"it ended with {error.result.stop.name}")
+    else:
+        hold(False, f"nobody was there, and the run went on to {result.stop.name}")
+
+
+def it_stays_within_its_account(make: Make) -> None:
+    """Whatever ends the run at the question, the failure in hand is kept."""
+    for effects in range(1, 6):
+        ran = run(make(call_tool, TOOLS), Office(["retry"], fails=1), PAY, limits=Limits(effects=effects))
+        stop = StopReason.EFFECTS if effects < 3 else StopReason.FINAL_ANSWER
+        hold(ran.result.stop is stop, f"with {effects} effects it ended with {ran.result.stop.name}")
+        if effects == 1:
+            hold(seen(ran)[0].kind is Kind.UNAVAILABLE, f"the failure was known, and it says {seen(ran)[0]}")
+    interrupt = Interrupt()
+    ran = run(make(call_tool, TOOLS), Office([KeyboardInterrupt()], fails=1), PAY, interrupt=interrupt)
+    hold(ran.result.stop is StopReason.HUMAN, f"the person stopped it: {ran.result.stop.name}")
+
+
+def it_asks_once_however_it_is_wrapped(make: Make) -> None:
+    """Beside guards that repeat, one failure of one call is decided once."""
+
+    @examples
+    @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 9))
+    def check(inside: int, outside: int, fails: int) -> None:
+        office = Office(["retry"], fails)
+        act = nested(call_tool, [repeating(inside), lambda act: make(act, TOOLS), repeating(outside)])
+        ran = run(act, office, PAY, DELETE)
+        asked = len([question for question in office.questions if "pay" in question])
+        hold(asked == (1 if fails >= inside else 0), f"it fails {fails} times, and asks {asked} times")
+        hold(ran.result.stop is StopReason.FINAL_ANSWER, ran.result.stop.name)
+
+    check()
+
+
+PROMISES: dict[str, Callable[[Any], None]] = {
+    promise.__name__: promise
+    for promise in (
+        what_succeeds_disturbs_nobody,
+        retry_is_once,
+        the_failure_is_shown,
+        anything_else_skips_it,
+        a_mistake_of_the_model_is_nobodys_decision,
+        nobody_there_ends_the_run,
+        it_stays_within_its_account,
+        it_asks_once_however_it_is_wrapped,
+    )
+}

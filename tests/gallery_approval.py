@@ -1,0 +1,256 @@
+"""Wrong versions of approval, of the critical guard and of the journal on disk: one planted fault each."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.gallery import Fault
+
+MODULE = "chapters.ch18_human_in_the_loop"
+ApprovalFault = partial(Fault, check="approval", of="approval", module=MODULE)
+CriticalFault = partial(Fault, check="critical", of="critical", module=MODULE)
+DiskFault = partial(Fault, check="disk_journal", of="DiskJournal", module=MODULE)
+
+APPROVAL_FAULTS: tuple[Fault, ...] = (
+    ApprovalFault(
+        "whatever begins with yes is a yes",
+        "decide",
+        old="words.casefold() in YES",
+        new="words.casefold().startswith(YES)",
+        caught_by="nothing_dangerous_is_done_without_a_clear_yes",
+        passes=("after_a_yes_it_is_done_once", "a_refusal_is_the_result_of_that_call_alone"),
+    ),
+    ApprovalFault(
+        "any answer that is not a text is a yes",
+        "decide",
+        old='answer.strip() if isinstance(answer, str) else ""',
+        new='answer.strip() if isinstance(answer, str) else "yes"',
+        caught_by="nothing_dangerous_is_done_without_a_clear_yes",
+    ),
+    ApprovalFault(
+        "nobody there is a yes",
+        "decide",
+        old="    if isinstance(answer, Observation):\n",
+        new="    if isinstance(answer, Observation):\n        return call\n    if False:\n",
+        caught_by="nobody_there_is_no_yes",
+        passes=("nothing_dangerous_is_done_without_a_clear_yes",),
+    ),
+    ApprovalFault(
+        "K07: a refused call runs anyway",
+        "_once_approved",
+        old="    if isinstance(decision, Observation):\n        return Outcome(decision, at)\n",
+        new="    if isinstance(decision, Observation):\n        decision = effect.call\n",
+        caught_by="a_refusal_is_the_result_of_that_call_alone",
+    ),
+    ApprovalFault(
+        "K07: the reason of a refusal is lost",
+        "decide",
+        old="{words or 'no reason given'}",
+        new="no reason given",
+        caught_by="a_refusal_is_the_result_of_that_call_alone",
+    ),
+    ApprovalFault(
+        "a long call is cut before it is shown",
+        "exactly",
+        old="{value!r}",
+        new="{on_one_line(repr(value), 80)}",
+        caught_by="the_exact_call_is_shown",
+        passes=("after_a_yes_it_is_done_once",),
+    ),
+    ApprovalFault(
+        "two different calls look the same",
+        "_plain",
+        old="name if isinstance(name, str) and name.isidentifier() else repr(name)",
+        new="str(name)",
+        caught_by="the_exact_call_is_shown",
+    ),
+    ApprovalFault(
+        "edited arguments are shown, and the model's own are run",
+        "decide",
+        old="return call._replace(arguments=arguments)",
+        new="return call._replace(arguments=dict(call.arguments))",
+        caught_by="an_edit_is_run_as_it_was_written",
+    ),
+    ApprovalFault(
+        "the model is not told of an edit",
+        "_once_approved",
+        old="if decision is not effect.call:",
+        new="if False:",
+        caught_by="an_edit_is_run_as_it_was_written",
+    ),
+    ApprovalFault(
+        "a repeated call is asked for again",
+        "_once_approved",
+        old="yield AskHuman(question, about)",
+        new="yield AskHuman(question)",
+        caught_by="a_call_is_asked_for_once_however_it_is_wrapped",
+        passes=("left_at_the_question_it_goes_on_there",),
+    ),
+    ApprovalFault(
+        "a yes for one call is a yes for every call like it",
+        "_once_approved",
+        old="yield AskHuman(question, about)",
+        new='yield AskHuman(question, "every call")',
+        caught_by="a_yes_is_for_that_call_only",
+    ),
+    ApprovalFault(
+        "a yes is for the name of the tool, not for what was shown",
+        "_once_approved",
+        old="{exactly(effect.call)}",
+        new="{effect.call.name}",
+        caught_by="the_exact_call_is_shown",
+    ),
+    ApprovalFault(
+        "only the call that goes in is looked at",
+        "approval",
+        old="dangerous(effect.call) if isinstance(effect, CallTool)",
+        new="dangerous(call) if isinstance(effect, CallTool)",
+        caught_by="what_becomes_of_a_call_inside_is_asked_anew",
+        passes=("a_refusal_is_the_result_of_that_call_alone",),
+    ),
+    ApprovalFault(
+        "what runs side by side is not looked at",
+        "approval",
+        old="isinstance(effect, Together)",
+        new="False",
+        caught_by="what_becomes_of_a_call_inside_is_asked_anew",
+    ),
+    ApprovalFault(
+        "a call without an id of its own is asked for each time",
+        "approval",
+        old="effect.call.id or call.id",
+        new="effect.call.id",
+        caught_by="what_becomes_of_a_call_inside_is_asked_anew",
+    ),
+    ApprovalFault(
+        "EA07: a call that was never run is said to be in doubt",
+        "_once_approved",
+        old="    except LimitReached as ended:\n        return Outcome(UNANSWERED, ended.control.seconds)\n",
+        new="    except LimitReached:\n        raise\n",
+        caught_by="a_stop_at_the_question_ends_the_run_at_once",
+        passes=("it_stays_within_its_account",),
+    ),
+    ApprovalFault(
+        "a call is approved because there was no time to ask",
+        "_once_approved",
+        old="return Outcome(UNANSWERED, ended.control.seconds)",
+        new="return Outcome(Observation('done'), ended.control.seconds)",
+        caught_by="it_stays_within_its_account",
+    ),
+    ApprovalFault(
+        "a bug is sent where it should be thrown",
+        "through",
+        old="step, given = program.throw, error",
+        new="return Observation(str(error), False)",
+        caught_by="bugs_go_through",
+    ),
+)
+
+CRITICAL_FAULTS: tuple[Fault, ...] = (
+    CriticalFault(
+        "EA53: the decision changes nothing",
+        "critical",
+        old="            return (yield from settle(act(call)))\n",
+        new="            return seen\n",
+        caught_by="retry_is_once",
+        passes=("what_succeeds_disturbs_nobody", "anything_else_skips_it"),
+    ),
+    CriticalFault(
+        "EA53: it is asked again after each try",
+        "critical",
+        old="            return (yield from settle(act(call)))\n",
+        new="            return (yield from guarded(call._replace(id=call.id + '+')))\n",
+        caught_by="retry_is_once",
+    ),
+    CriticalFault(
+        "the decision is forgotten where a guard outside repeats",
+        "critical",
+        old='{HOW_TO_DECIDE}", call.id)',
+        new='{HOW_TO_DECIDE}")',
+        caught_by="it_asks_once_however_it_is_wrapped",
+        passes=("retry_is_once",),
+    ),
+    CriticalFault(
+        "what a person skipped may be tried again by others",
+        "critical",
+        old="False, Kind.REFUSED)",
+        new="False, seen.kind)",
+        caught_by="anything_else_skips_it",
+    ),
+    CriticalFault(
+        "nobody there is like a skip",
+        "critical",
+        old="raise CriticalToolFailure(call, seen)",
+        new="return seen",
+        caught_by="nobody_there_ends_the_run",
+    ),
+    CriticalFault(
+        "a person is asked about the model's mistakes",
+        "critical",
+        old="or seen.kind not in FAILED",
+        new="",
+        caught_by="a_mistake_of_the_model_is_nobodys_decision",
+    ),
+    CriticalFault(
+        "what is in hand is lost where the run ends at the question",
+        "critical",
+        old="        except LimitReached:\n            return seen\n",
+        new="        except LimitReached:\n            raise\n",
+        caught_by="it_stays_within_its_account",
+    ),
+)
+
+DISK_FAULTS: tuple[Fault, ...] = (
+    DiskFault(
+        "K01: what is begun is not written down",
+        "DiskJournal.intend",
+        old="    self._write(address, asked, None, None, None)\n    super().intend(address, asked)\n",
+        new="    Journal.intend(self, address, asked)\n",
+        caught_by="an_intent_is_on_disk_before_it_is_begun",
+        passes=("what_was_recorded_is_read_again",),
+    ),
+    DiskFault(
+        "nothing is on disk until the file is closed",
+        "DiskJournal._write",
+        old="    row = (",
+        new="    if not self.database.in_transaction:\n        self.database.execute('BEGIN')\n    row = (",
+        caught_by="an_intent_is_on_disk_before_it_is_begun",
+    ),
+    DiskFault(
+        "outcomes come back in the order of their addresses",
+        "DiskJournal._read",
+        old="ORDER BY arrived, address",
+        new="ORDER BY address",
+        caught_by="what_was_recorded_is_read_again",
+    ),
+    DiskFault(
+        "a tuple comes back as a list",
+        "encode",
+        old="return parts if kind is list else",
+        new="return parts if kind in (list, tuple) else",
+        caught_by="what_was_recorded_is_read_again",
+        passes=("an_intent_is_on_disk_before_it_is_begun",),
+    ),
+    DiskFault(
+        "half a surrogate pair breaks the journal",
+        "encode",
+        old="return value if _is_text(value) else",
+        new="return value if True else",
+        caught_by="what_was_recorded_is_read_again",
+    ),
+    DiskFault(
+        "K04: only the type of what cannot be written is named",
+        "encode",
+        old="{path or 'the outcome'}",
+        new="the outcome",
+        caught_by="what_cannot_be_written_is_named",
+        passes=("what_was_recorded_is_read_again",),
+    ),
+    DiskFault(
+        "K04: what cannot be written is written as it looks",
+        "encode",
+        old="    raise Unwritable(",
+        new="    return repr(",
+        caught_by="what_cannot_be_written_is_named",
+    ),
+)
