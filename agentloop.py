@@ -706,6 +706,7 @@ class Together(NamedTuple):
 
 Effect = Start | CallModel | CallTool | AskHuman | Sleep | Do | Together
 _EFFECTS = frozenset(get_args(Effect))
+_DEEDS = (CallTool, Do)
 
 
 def _no_effect(wanted: Any) -> str:
@@ -774,7 +775,7 @@ class Account:
         self.limits = limits
         self.control = Control()
         self.number = 0
-        self.made = 0  # effects that went out into the world, and were not refused on the way
+        self.made = 0  # effects that may have changed the world: calls and deeds, none refused on the way
         self.closed = False  # whether an account around this one has ended, and this one with it
         self._watch = watch
         self._began = self._at = 0.0
@@ -788,7 +789,7 @@ class Account:
             self.number, self._began = yield Start(task)
             self._deadline = self._began + self.limits.seconds
         except (LimitReached, Interrupted) as refusal:
-            raise self.refused(refusal) from None
+            raise self.refused(Start(task), refusal) from None
         self.post(TASK_ARRIVED)
 
     def post(
@@ -879,7 +880,7 @@ class Account:
 
     def book(self, effect: Effect, value: Any, at: float) -> None:
         """Note what came of an effect and what it cost; the next event tells the machine."""
-        self.made += 1
+        self.made += type(effect) in _DEEDS
         self._at = at - self._began
         if isinstance(effect, CallModel):
             self._reserved -= effect.tokens
@@ -888,10 +889,10 @@ class Account:
                 self._tokens += usage.tokens
                 self._cost += usage.cost
 
-    def refused(self, refusal: LimitReached | Interrupted) -> LimitReached:
+    def refused(self, effect: Effect, refusal: LimitReached | Interrupted) -> LimitReached:
         """Close the account for a refusal, and return what to throw into whoever still wants to spend."""
         if isinstance(refusal, Interrupted):
-            self.made += 1  # it may have been under way
+            self.made += type(effect) in _DEEDS  # it may have been under way
             self.end(INTERRUPTED)
         elif self.control.stop is None:
             self.closed = True
@@ -947,7 +948,7 @@ def within(account: Account, program: Program[T]) -> Program[T]:
             _abandon(program)
             raise
         except (LimitReached, Interrupted) as refusal:
-            step, given = program.throw, account.refused(refusal)
+            step, given = program.throw, account.refused(effect, refusal)
             refusals += 1
             if refusals > LAST_WORDS:
                 _abandon(program)
@@ -1492,8 +1493,6 @@ class Stage:
         """Hand over the recorded outcomes in the order in which they arrived."""
         waiting = {strand.address: strand for strand in self.waiting}
         for address, asked, outcome in journal.outcomes:
-            if self.finished:
-                break
             strand = _unchanged(address, asked, waiting.pop(address, None))
             if isinstance(strand.effect, Start) and isinstance(outcome.value, int):
                 self._loops = outcome.value

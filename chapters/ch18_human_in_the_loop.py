@@ -97,7 +97,6 @@ Hook = Callable[[ToolCall], Any]
 YES = ("yes", "y", "同意", "批准")
 STOP = ("stop", "停止")
 HOW_TO_ANSWER = "Answer yes, or a JSON object of other arguments, or stop; all else is a no, and why."
-UNANSWERED = Observation("Not run: the run ended before a person had approved it.", False, Kind.NOT_RUN)
 
 
 def approval(act: Hook, dangerous: Callable[[ToolCall], str | None]) -> Hook:
@@ -147,10 +146,7 @@ def through(program: Program[T], gate: Callable[[Effect], Program[Outcome]]) -> 
 
 def _once_approved(effect: CallTool, danger: str, about: str) -> Program[Outcome]:
     question = f"May this be done? It {danger}:\n{exactly(effect.call)}\n{HOW_TO_ANSWER}"
-    try:
-        answer, at = yield AskHuman(question, about)
-    except LimitReached as ended:
-        return Outcome(UNANSWERED, ended.control.seconds)
+    answer, at = yield AskHuman(question, about)
     decision = decide(effect.call, answer)
     if isinstance(decision, Observation):
         return Outcome(decision, at)

@@ -71,9 +71,13 @@ rows = st.lists(
 examples = settings(deadline=None, database=None, max_examples=40)
 
 
+MEMORY = Path("/dev/shm")
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
-    with TemporaryDirectory() as name:
+    """A folder for one story; in memory, where the system has such a place, since disks are slow to sync."""
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
         yield Path(name)
 
 

@@ -493,6 +493,15 @@ def it_refuses_a_changed_program(drive: Drive) -> None:
             words,
         )
 
+        def stops_short() -> Program[Any]:
+            return (yield Do("first", lambda: 1)).value
+
+        try:
+            drive(stops_short(), Office(inline).world, journal)
+        except ProgramChanged:
+            continue
+        raise BrokenPromise("two things were recorded, the program now ends after one, and it was let be")
+
 
 def it_never_repeats_what_may_have_happened(drive: Drive) -> None:
     """A call whose outcome nobody saw is repeated only if its tool is idempotent; else it is UNCERTAIN."""

@@ -123,18 +123,12 @@ APPROVAL_FAULTS: tuple[Fault, ...] = (
         caught_by="what_becomes_of_a_call_inside_is_asked_anew",
     ),
     ApprovalFault(
-        "EA07: a call that was never run is said to be in doubt",
+        "a call is made because nothing was left to ask with",
         "_once_approved",
-        old="    except LimitReached as ended:\n        return Outcome(UNANSWERED, ended.control.seconds)\n",
-        new="    except LimitReached:\n        raise\n",
-        caught_by="a_stop_at_the_question_ends_the_run_at_once",
-        passes=("it_stays_within_its_account",),
-    ),
-    ApprovalFault(
-        "a call is approved because there was no time to ask",
-        "_once_approved",
-        old="return Outcome(UNANSWERED, ended.control.seconds)",
-        new="return Outcome(Observation('done'), ended.control.seconds)",
+        old="    answer, at = yield AskHuman(question, about)\n",
+        new="    try:\n        answer, at = yield AskHuman(question, about)\n"
+        "    except LimitReached as ended:\n"
+        "        return Outcome(Observation('done'), ended.control.seconds)\n",
         caught_by="it_stays_within_its_account",
     ),
     ApprovalFault(

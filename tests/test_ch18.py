@@ -203,8 +203,8 @@ def test_EA07_interrupted_at_any_effect_it_ends_with_HUMAN(effect: int, tmp_path
         assert result.stop is StopReason.FINAL_ANSWER
     elif effect < 6:  # after the last one nothing is left to be stopped
         assert result.stop is StopReason.HUMAN and len(begun) == effect
-    with DiskJournal(tmp_path / "journal") as journal:
-        assert drive(loop.run("clean up"), World(inline=True), journal) == result
+    with DiskJournal(tmp_path / "journal") as again:
+        assert drive(loop.run("clean up"), World(inline=True), again) == result
 
 
 def test_EA53_the_decision_about_a_failed_tool_is_asked_for_once_and_holds() -> None:

@@ -549,6 +549,26 @@ def test_a_call_that_the_run_ended_in_the_middle_of_is_uncertain_and_the_next_is
     assert kinds == [Kind.UNCERTAIN, Kind.NOT_RUN]
 
 
+@pytest.mark.parametrize(
+    "effect", [AskHuman("May I?"), Sleep(1), CallModel((Message("user", "题"),))], ids=lambda each: str(each[0])
+)
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_call_that_was_only_spoken_of_is_not_uncertain(effect: Any, interrupted: bool) -> None:
+    interrupt = Interrupt()
+
+    def act(call: ToolCall) -> Program[Observation]:
+        if interrupted:
+            interrupt.set()
+        yield effect
+        raise ZeroDivisionError("before the tool was run")
+
+    try:
+        result = run(AgentLoop(thinking(WEATHER), act=act), interrupt=interrupt)
+    except LoopError as error:
+        result = error.result
+    assert [seen.kind for seen in result.turns[0].observations] == [Kind.NOT_RUN]
+
+
 def test_a_run_can_be_closed_half_way() -> None:
     program = AgentLoop(thinking()).run("查天气")
     next(program)
