@@ -489,7 +489,7 @@ class Kind(Enum):
     UNCERTAIN = "whether the call took effect is not known"
     NOT_RUN = "the run ended before this call was made"
     REFUSED = "a person, a guard or a check said no"
-    UNAVAILABLE = "it cannot be had at the moment; trying again later does no harm"
+    UNAVAILABLE = "it cannot be had at the moment, and nothing was done"
     MALFORMED = "the reply could not be read"
     EMPTY_REPLY = "the reply was empty"
     MODEL_ERROR = "the model failed"
@@ -706,7 +706,11 @@ class Together(NamedTuple):
 
 Effect = Start | CallModel | CallTool | AskHuman | Sleep | Do | Together
 _EFFECTS = frozenset(get_args(Effect))
-_DEEDS = (CallTool, Do)
+
+
+def _is_deed(effect: Effect) -> bool:
+    """Whether it may have changed the world."""
+    return type(effect) is CallTool or (type(effect) is Do and not effect.repeatable)
 
 
 def _no_effect(wanted: Any) -> str:
@@ -867,7 +871,11 @@ class Account:
             elif isinstance(effect, Together):
                 self.post(OTHER_EFFECT)
                 return Together(tuple(within(self, program) for program in effect.programs))
-            elif isinstance(effect, (Start, AskHuman)):
+            elif isinstance(effect, AskHuman):
+                if isinstance(effect.question, str) and isinstance(effect.about, str):
+                    self.post(OTHER_EFFECT)
+                    return effect
+            elif isinstance(effect, Start):
                 self.post(OTHER_EFFECT)
                 return effect
             raise TypeError(_no_effect(effect))
@@ -880,7 +888,7 @@ class Account:
 
     def book(self, effect: Effect, value: Any, at: float) -> None:
         """Note what came of an effect and what it cost; the next event tells the machine."""
-        self.made += type(effect) in _DEEDS
+        self.made += _is_deed(effect)
         self._at = at - self._began
         if isinstance(effect, CallModel):
             self._reserved -= effect.tokens
@@ -892,7 +900,7 @@ class Account:
     def refused(self, effect: Effect, refusal: LimitReached | Interrupted) -> LimitReached:
         """Close the account for a refusal, and return what to throw into whoever still wants to spend."""
         if isinstance(refusal, Interrupted):
-            self.made += type(effect) in _DEEDS  # it may have been under way
+            self.made += _is_deed(effect)  # it may have been under way
             self.end(INTERRUPTED)
         elif self.control.stop is None:
             self.closed = True
@@ -1143,7 +1151,8 @@ class AgentLoop:
 
         def perceive(task: Any) -> Program[Any]:
             perceived = yield from settle(self.perceive(task) if self.perceive else None)
-            return perceived if isinstance(perceived, StopReason) else {**known, **(perceived or {})}
+            merges = perceived is None or isinstance(perceived, Mapping)
+            return {**known, **(perceived or {})} if merges else perceived
 
         return replace(self, perceive=perceive)
 
@@ -1282,10 +1291,10 @@ class AgentLoop:
 
 
 class Away(BaseException):
-    """What a ``World``'s human raises where nobody can answer now: the run is left, not ended.
+    """What a ``World``'s human raises where nobody can answer now, or a ``Do`` where it is not yet time.
 
-    Programs beside it go on as far as they can, then the driver raises this. Driven again on its
-    journal, the run puts the same question again.
+    The run is left, not ended: programs beside it go on as far as they can, then the driver raises
+    this. Driven again on its journal, the run asks for the same again.
     """
 
 
@@ -1342,8 +1351,14 @@ class Journal:
         self.outcomes.append((address, asked, outcome))
 
     def rewound(self, count: int) -> Journal:
-        """A new journal of the first ``count`` outcomes: from there a run can take another way."""
-        return Journal(self.outcomes[:count])
+        """A new journal of the first ``count`` outcomes: from there a run can take another way.
+
+        At its end, what is in doubt stays so.
+        """
+        journal = Journal(self.outcomes[:count])
+        if count >= len(self.outcomes):
+            journal.intents.update(self.intents)
+        return journal
 
 
 class Strand:
@@ -1441,13 +1456,9 @@ class Stage:
                 strand.count += 1
                 if isinstance(effect, Together):
                     steps += self._forked(strand, effect.programs)
-                elif type(effect) is AskHuman and effect[:2] in self._answers:
-                    steps.append((strand, Outcome(self._answers[effect[:2]], self.at)))
-                elif type(effect) is AskHuman and effect[:2] in self._put:
-                    self._put[effect[:2]].append(strand)
+                elif type(effect) is AskHuman and effect.about:
+                    steps += self._asked(strand, effect[:2], waiting)
                 else:
-                    if type(effect) is AskHuman and effect.about:
-                        self._put[effect[:2]] = []
                     waiting.append(strand)
         return waiting
 
@@ -1466,9 +1477,22 @@ class Stage:
             raise TypeError(_no_effect(effect))
         return effect
 
+    def _asked(self, strand: Strand, question: tuple[str, str], waiting: list[Strand]) -> list[_Next]:
+        """Put a question that is about something, unless it is answered, or put already."""
+        if question in self._answers:
+            return [(strand, Outcome(self._answers[question], self.at))]
+        if question in self._put:
+            self._put[question].append(strand)
+        else:
+            self._put[question] = []
+            waiting.append(strand)
+        return []
+
     def _answered(self, asked: AskHuman, outcome: Outcome) -> list[_Next]:
         """Keep an answer for whoever asks the same later; those who wait for it have the outcome too."""
-        if asked.about and type(outcome.value) not in _NO_ANSWER:
+        if not asked.about:
+            return []
+        if type(outcome.value) not in _NO_ANSWER:
             self._answers[asked[:2]] = outcome.value
         return [(strand, outcome) for strand in self._put.pop(asked[:2], ())]
 
@@ -1634,7 +1658,7 @@ def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
 def as_reply(answer: Any) -> Reply | Observation:
     """What a model returned, as a ``Reply``; an impossible usage or anything else is the model's failure."""
     if isinstance(answer, str):
-        return Reply(answer)
+        return Reply(str.__str__(answer))
     if answer is None:
         return Reply()
     if not isinstance(answer, Reply):
@@ -1651,7 +1675,7 @@ def as_reply(answer: Any) -> Reply | Observation:
         usage = _sensible(usage)
         if usage is None:
             return _model_error(f"reported an impossible usage: {on_one_line(_written(answer.usage, repr))}")
-    return _new(Reply, (text or "", tuple(tool_calls or ()), usage))
+    return _new(Reply, (str.__str__(text or ""), tuple(tool_calls or ()), usage))
 
 
 #: What no model can have used, in tokens: a reply that claims it is taken for a failure.
@@ -1794,6 +1818,7 @@ class _Inline:
                 self.performing = False
                 away = nobody
                 unanswered.append(strand)
+                clock.stood_still(began)
                 continue
             except KeyboardInterrupt:
                 self.performing = False
@@ -1955,6 +1980,7 @@ class _Crew:
         elif isinstance(crash, Away):
             self.unanswered.append(strand)
             self.away = crash
+            self.stand_still(strand, term)
             self.notify()
             return
         elif crash is not None:
@@ -1962,9 +1988,13 @@ class _Crew:
             return
         elif self.clock.now() > term.until:
             value = too_late(strand.effect)
+        self.stand_still(strand, term)
+        self.deliver(strand, value)
+
+    def stand_still(self, strand: Strand, term: Term) -> None:
+        """Take out the time of a strand's term, if nothing but persons was waited for."""
         if all(type(each.effect) is AskHuman for each in (strand, *self.begun)):
             self.clock.stood_still(max(term.since, self.stage.at))
-        self.deliver(strand, value)
 
     def fail(self, error: BaseException) -> None:
         self.stage.fail(error)
@@ -2020,8 +2050,8 @@ class Toolbox:
     ) -> None:
         if not isinstance(tools, Iterable):
             raise ValueError(f"a toolbox takes a list of functions, such as Toolbox([search]), not {tools!r}")
-        if max_characters < 1:
-            raise ValueError(f"max_characters must be at least 1, not {max_characters!r}")
+        if type(max_characters) is not int or max_characters < 1:
+            raise ValueError(f"max_characters must be a whole number of at least 1, not {max_characters!r}")
         pairs: Iterable[tuple[Any, Any]] = (
             tools.items() if isinstance(tools, Mapping) else ((getattr(f, "__name__", ""), f) for f in tools)
         )
@@ -2102,25 +2132,26 @@ class Toolbox:
         ok, kind, retry_after = True, Kind.RESULT, None
         if isinstance(result, Observation):
             result, ok, kind, retry_after = result
+            if type(kind) is not Kind:
+                return self._failed(Kind.TOOL_ERROR, f"it returned an Observation of kind {_shown(kind)}")
         elif hasattr(type(result), "__await__"):
             getattr(result, "close", bool)()  # a coroutine left open would warn; a future has no close
             return self._failed(Kind.TOOL_ERROR, "this tool is asynchronous: it needs an asyncio driver")
-        text = result if isinstance(result, str) else _text_of(result)
+        text = result if type(result) is str else _text_of(result)
         return _new(Observation, (cut(text, self._max_characters), ok is True, kind, retry_after))
 
     def failure(self, call: ToolCall, error: BaseException) -> Observation:
         """Return the observation that tells of an exception raised inside a tool.
 
-        Most are TOOL_ERROR, and would be raised again. One that may pass is UNAVAILABLE where the call
-        may be made again: nothing was done, as ``Unavailable`` says, or the tool is idempotent. Where a
-        connection broke, or an answer did not come in time, and the tool is not: UNCERTAIN.
+        Most are TOOL_ERROR, and would be raised again. UNAVAILABLE says that nothing was done. Where a
+        connection broke, or an answer did not come in time, nobody knows: UNCERTAIN.
         """
         text = f"{call.name} failed with {type(error).__name__}: {_written(error, str)}"
         if isinstance(error, Unavailable):
             return self._failed(Kind.UNAVAILABLE, text, error.retry_after)
         if not isinstance(error, PASSING):
             return self._failed(Kind.TOOL_ERROR, text)
-        if isinstance(error, ConnectionRefusedError) or self.is_idempotent(call.name):
+        if isinstance(error, ConnectionRefusedError):
             return self._failed(Kind.UNAVAILABLE, text)
         return self._failed(Kind.UNCERTAIN, f"{text}; whether it took effect is not known")
 
@@ -2384,6 +2415,8 @@ _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _text_of(result: object) -> str:
+    if isinstance(result, str):
+        return str.__str__(result)  # of a class of its own, which no file would bring back
     if result is None:
         return "done (nothing was returned)"
     if type(result) is int:

@@ -61,7 +61,7 @@ def bytes_figures(scale: float) -> Iterable[Figure]:
 
 def commit_figures(scale: float) -> Iterable[Figure]:
     """Seconds of a step, its loop included, over those of one bare insert and commit on the same disk."""
-    rounds, pairs = max(int(200 * scale), 20), max(int(9 * scale), 3)
+    rounds, pairs = max(int(200 * scale), 5), max(int(9 * scale), 3)
     measured = []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(pairs):

@@ -16,9 +16,9 @@ as long as that takes. A tool that hangs stops it for ever, and of two agents th
 the first waits for the second, which waits for its turn: the demo shows them.
 
 Every driver is a few lines around a ``Stage``, which steps the programs. ``Conductor`` has them: what is
-wanted goes out, and all that happens (an outcome, a person's stop) comes in by one queue, so nothing is
-locked and the program is stepped by one task alone. It performs nothing itself; who does is the only
-difference between the two drivers below. (Two whole drivers make this chapter longer than others.)
+wanted goes out, and all that happens (an outcome, a person's stop) comes in as a turn of the event loop, one
+after the other, so nothing is locked. It performs nothing itself; who does is the only difference between
+the two drivers below. (Two whole drivers make this chapter longer than others.)
 
 What triggers what (A-15): the task, and data of the world, are for perception; once they are there the
 program wants a thought, which reasoning has subscribed to; a decision wants a tool, and action answers.
@@ -59,7 +59,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -85,6 +85,7 @@ from agentloop import (
     Together,
     Toolbox,
     World,
+    as_reply,
     call_text,
     drive,
     not_begun,
@@ -111,32 +112,136 @@ async def one_by_one(program: Program[T], world: World) -> T:
     return result
 
 
-# --- Performing one effect --------------------------------------------------------------------
+# --- Performing effects -------------------------------------------------------------------------
 
-#: What came of a call: a function that returns what it returned, or raises what it raised.
-Answer = Callable[[], Any]
+
+class Wanted(NamedTuple):
+    """An effect that a program waits for, under a number, on its way to whoever performs it."""
+
+    number: int
+    effect: Effect
+
+
+class Came(NamedTuple):
+    """What came of the effect of that number; a ``crash`` ends the whole run."""
+
+    number: int
+    value: Any = None
+    crash: BaseException | None = None
+
+
+class Answer(NamedTuple):
+    """What a function of the world returned, or what it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class UnderWay(NamedTuple):
+    """A call that is waited for: since when, in the world's time, and until when, in the event loop's."""
+
+    wanted: Wanted
+    since: float
+    until: float
+
+
+class Performers:
+    """Perform effects side by side, in a world whose functions may be ``async def``, and ``tell`` what came.
+
+    A plain function is called right here in an inline world, and on a daemon thread elsewhere; what
+    belongs to the event loop is for an ``async def`` to touch. A call has the time that is allowed, and
+    is left behind with it: one alarm, set for the call that is due first, watches them all.
+    """
+
+    def __init__(self, world: World, tell: Callable[[Came], object]) -> None:
+        self.world, self.tell = world, tell
+        self.loop = asyncio.get_running_loop()
+        self.under_way: dict[asyncio.Task[Answer], UnderWay] = {}
+        self.alarm: asyncio.TimerHandle | None = None
+        self.dismissed = False
+
+    def begin(self, wanted: Wanted) -> None:
+        """Have an effect performed as soon as it is its turn."""
+        self.loop.call_soon(self.start, wanted)
+
+    def start(self, wanted: Wanted) -> None:
+        """Begin an effect; one that nobody has to wait for is finished here."""
+        if self.dismissed:
+            return
+        (_, effect), world = wanted, self.world
+        function = _FUNCTIONS[type(effect)](effect, world) if type(effect) in _FUNCTIONS else None
+        if not callable(function):
+            self.tell(Came(wanted.number, perform(effect, world)))
+            return
+        since = world.clock()
+        here = world.inline or inspect.iscoroutinefunction(function)
+        answer = _answer(function) if here else Answer(_on_a_thread(function))
+        if answer.error is not None or not inspect.isawaitable(answer.value):
+            self.finish(wanted, since, answer)
+            return
+        task = self.loop.create_task(_awaited(answer.value))
+        until = self.loop.time() + effect.allowed
+        self.under_way[task] = UnderWay(wanted, since, until)
+        task.add_done_callback(self.done)
+        self.watch(until)
+
+    def done(self, task: asyncio.Task[Answer]) -> None:
+        """Finish the effect of a task, unless it was left behind: then its late result is ignored."""
+        if task in self.under_way:
+            wanted, since, _ = self.under_way.pop(task)
+            self.finish(
+                wanted, since, _raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+            )
+
+    def finish(self, wanted: Wanted, since: float, answer: Answer) -> None:
+        number, effect = wanted
+        try:
+            late = self.world.clock() - since > effect.allowed
+            came = Came(number, too_late(effect) if late else _outcome(effect, self.world, answer))
+        except BaseException as error:
+            came = Came(number, crash=error)
+        self.tell(came)
+
+    def watch(self, until: float) -> None:
+        """See to it that somebody looks when that time has come."""
+        if until < (self.alarm.when() if self.alarm else math.inf):
+            if self.alarm:
+                self.alarm.cancel()
+            self.alarm = self.loop.call_at(until, self.look)
+
+    def look(self) -> None:
+        """Leave behind each call whose time is up."""
+        self.alarm, now = None, self.loop.time()
+        for task, (wanted, _, until) in tuple(self.under_way.items()):
+            if until <= now:
+                del self.under_way[task]
+                task.cancel()
+                self.tell(Came(wanted.number, too_late(wanted.effect)))
+        if self.under_way:
+            self.watch(min(until for _, _, until in self.under_way.values()))
+
+    def dismiss(self) -> None:
+        """Begin nothing more, and cancel what is left when the run is over."""
+        self.dismissed = True
+        if self.alarm:
+            self.alarm.cancel()
+        for task in self.under_way:
+            task.cancel()
+        self.under_way.clear()
 
 
 async def perform_async(effect: Effect, world: World) -> Any:
-    """``perform`` for a world whose functions may be ``async def``, and within the time that is allowed.
-
-    A plain function is called right here in an inline world, and on a daemon thread elsewhere; what
-    belongs to the event loop is for an ``async def`` to touch. The answer is waited for first; then
-    ``perform`` says what came of it, from a world that has it at hand: so outcomes are the same, word
-    for word, as under the blocking driver.
-    """
-    function = _FUNCTIONS[type(effect)](effect, world) if type(effect) in _FUNCTIONS else None
-    if not callable(function):
-        return perform(effect, world)
-    began, allowed = world.clock(), effect.allowed
-    call = asyncio.create_task(_called(function, world.inline))
+    """``perform`` for an event loop: wait for one effect, and return what came of it."""
+    arrived: asyncio.Future[Came] = asyncio.get_running_loop().create_future()
+    performers = Performers(world, arrived.set_result)
+    performers.begin(Wanted(1, effect))
     try:
-        await asyncio.wait([call], timeout=None if allowed == math.inf else allowed)
+        _, value, crash = await arrived
     finally:
-        call.cancel()  # does nothing to a call that is done, and nobody waits for one that is not
-    if not call.done() or world.clock() - began > allowed:
-        return too_late(effect)
-    return _outcome(effect, world, call.result())
+        performers.dismiss()
+    if crash is not None:
+        raise crash
+    return value
 
 
 #: The function that an effect calls, with its arguments. Nothing to call: ``perform`` knows the outcome.
@@ -155,77 +260,67 @@ def _sleep_of(world: World) -> Callable[[float], Any]:
 
 
 def _outcome(effect: Effect, world: World, answer: Answer) -> Any:
-    def at_hand(_: object) -> Any:
-        return answer()
+    """What came of an effect, word for word as under the blocking driver; raises what ends the run."""
+    value, error = answer
+    if error is not None:
+        return _failed(effect, world, error)
+    if isinstance(effect, CallModel):
+        return as_reply(value)
+    if isinstance(effect, CallTool) and world.tools is not None:
+        return world.tools.observe(value)
+    return None if isinstance(effect, Sleep) else value
+
+
+def _failed(effect: Effect, world: World, error: BaseException) -> Any:
+    """Let ``perform`` say it, in a world that raises the error at once."""
+
+    def raises(*_: object) -> Any:
+        raise error
 
     if isinstance(effect, Do):
-        return perform(Do(effect.label, answer), world)
-    if not isinstance(effect, CallTool) or world.tools is None:
-        return perform(effect, World(model=at_hand, human=at_hand, sleep=at_hand))
-    try:
-        return world.tools.observe(answer())
-    except (Exception, SystemExit) as error:
+        return perform(Do(effect.label, raises), world)
+    if isinstance(effect, CallTool) and world.tools is not None and isinstance(error, Exception | SystemExit):
         return world.tools.failure(effect.call, error)
+    if isinstance(effect, CallTool):
+        raise error
+    return perform(effect, World(model=raises, human=raises, sleep=raises))
 
 
-async def _called(function: Callable[[], Any], inline: bool) -> Answer:
-    """Call a function of the world, and await what it returns if that can be awaited."""
-    here = inline or inspect.iscoroutinefunction(function)
+def _answer(function: Callable[[], Any]) -> Answer:
     try:
-        value = function() if here else (await _on_a_thread(function))()
-        if inspect.isawaitable(value):
-            value = await value
-    except asyncio.CancelledError:  # its own doing: once we have cancelled it, nobody asks for the answer
-        return functools.partial(_raise, RuntimeError("the call was cancelled"))
+        return Answer(function())
+    except BaseException as error:
+        return _raised(error)
+
+
+async def _awaited(value: Awaitable[Any]) -> Answer:
+    try:
+        return Answer(await value)
     except BaseException as error:  # Ctrl-C too: raised inside of a task, it would tear down the event loop
-        return functools.partial(_raise, error)
-    return lambda: value
+        return _raised(error)
 
 
-async def _on_a_thread(function: Callable[[], Any]) -> Answer:
+def _raised(error: BaseException) -> Answer:
+    """An error as an answer. To be cancelled was the call's own doing: where it was ours, nobody asks."""
+    cancelled = isinstance(error, asyncio.CancelledError)
+    return Answer(error=RuntimeError("the call was cancelled") if cancelled else error)
+
+
+async def _on_a_thread(function: Callable[[], Any]) -> Any:
     """Call a plain function on a daemon thread, which is left behind together with a call that hangs.
 
     Not ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
     """
-    landed: Future[Answer] = Future()
+    landed: Future[Any] = Future()
     landed.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
-
-    def work() -> None:
-        try:
-            value = function()
-        except BaseException as error:
-            landed.set_result(functools.partial(_raise, error))
-        else:
-            landed.set_result(lambda: value)
-
-    threading.Thread(target=work, daemon=True).start()
-    return await asyncio.wrap_future(landed)
-
-
-def _raise(error: BaseException) -> Any:
-    raise error
+    threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()
+    value, error = await asyncio.wrap_future(landed)
+    if error is not None:
+        raise error
+    return await value if inspect.isawaitable(value) else value
 
 
 # --- Asking for effects, and taking in what happens -------------------------------------------
-
-
-class Wanted(NamedTuple):
-    """An effect that a program waits for, under a number, on its way to whoever performs it."""
-
-    number: int
-    effect: Effect
-
-
-class Came(NamedTuple):
-    """What came of the effect of that number; a ``crash`` ends the whole run."""
-
-    number: int
-    value: Any = None
-    crash: BaseException | None = None
-
-
-#: Where all that happens comes in; ``None`` is a person's wish to stop.
-Inbox = asyncio.Queue[Came | None]
 
 
 class Conductor:
@@ -237,37 +332,61 @@ class Conductor:
         self.stage = Stage(program, journal, world.may_repeat)
         self.clock = RunClock(world.clock, self.stage.at)
         self.interrupt = interrupt or Interrupt()
+        self.ask: Callable[[Wanted], object]
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.asked: dict[int, tuple[Strand, float]] = {}  # what is under way, and since when
         self.unanswered: list[Strand] = []  # questions, while the person is away
         self.away = Away()
         self.number = 0
 
-    async def run(self, ask: Callable[[Wanted], object], inbox: Inbox) -> Any:
+    async def run(self, ask: Callable[[Wanted], object]) -> Any:
         """Go on until the program has ended. Cancelled, it lets the program end first, with HUMAN."""
-        cancellation = None
-        with self.interrupt.waking(_from_any_thread(lambda: inbox.put_nowait(None))):
-            self.begin(self.stage.waiting, ask)
+        cancellation, self.ask = None, ask
+        with self.interrupt.waking(_from_any_thread(self.hear)):
+            self.go_on(lambda: self.stage.waiting)
             while not self.stage.finished:
-                if not self.asked:
-                    self.stage.fail(self.away)
-                    break
                 try:
-                    came = await inbox.get()
+                    await self.over
                 except asyncio.CancelledError as cancelled:
                     cancellation = cancelled
+                    self.over = asyncio.get_running_loop().create_future()
                     self.interrupt.set()
-                    continue
-                if came is not None and came.number in self.asked:  # else it was left behind: too late
-                    self.begin(self.delivered(came), ask)
-                if self.interrupt.raised and inbox.empty():
-                    stopped = [strand for strand, _ in self.asked.values()] + self.unanswered
-                    self.asked, self.unanswered = {}, []
-                    self.begin(stopped, ask)
+        del self.ask  # whoever performs knows us: a circle, that would keep all of the run in memory
         if cancellation is not None:
             raise cancellation
         return self.stage.result
 
-    def begin(self, strands: Iterable[Strand], ask: Callable[[Wanted], object]) -> None:
+    def take(self, came: Came) -> None:
+        """Take in what came of an effect, and go on from there."""
+        if came.number in self.asked:  # else it was left behind: too late
+            self.go_on(lambda: self.delivered(came))
+
+    def hear(self) -> None:
+        """Take in that a person has stopped the run."""
+        self.go_on(lambda: ())
+
+    def go_on(self, strands: Callable[[], Iterable[Strand]]) -> None:
+        """Let these strands want something; when nothing is under way any more, the run is over."""
+        try:
+            self.begin(strands())
+            if self.interrupt.raised:
+                self.begin(self.stopped())
+        except BaseException as error:
+            self.stage.fail(error)
+        if not self.asked and not self.stage.finished:
+            self.stage.fail(self.away)
+        if self.stage.finished:
+            self.asked = {}
+            if not self.over.done():
+                self.over.set_result(None)
+
+    def stopped(self) -> list[Strand]:
+        """End the wait for everything, and return who waited."""
+        strands = [strand for strand, _ in self.asked.values()] + self.unanswered
+        self.asked, self.unanswered = {}, []
+        return strands
+
+    def begin(self, strands: Iterable[Strand]) -> None:
         """Ask for what each strand waits for; once a person has stopped the run, that is the outcome."""
         waiting = deque(strands)
         while waiting and not self.stage.finished:
@@ -280,29 +399,31 @@ class Conductor:
             self.stage.begin(strand)
             self.number += 1
             self.asked[self.number] = strand, now
-            ask(Wanted(self.number, effect))
+            self.ask(Wanted(self.number, effect))
 
     def delivered(self, came: Came) -> list[Strand]:
         """Hand an outcome to its strand, and return the strands that now wait for something new."""
         strand, since = self.asked.pop(came.number)
         value = came.value
-        if isinstance(came.crash, KeyboardInterrupt | asyncio.CancelledError):
+        if isinstance(came.crash, KeyboardInterrupt):
             self.interrupt.set()
             value = STOPPED_BY_A_PERSON
         elif isinstance(came.crash, Away):
             self.unanswered.append(strand)
             self.away = came.crash
+            self.stand_still(strand, since)
             return []
         elif came.crash is not None:
             self.stage.fail(came.crash)
             return []
-        if type(strand.effect) is AskHuman and self.waits_for_persons():
-            self.clock.stood_still(max(since, self.stage.at))
+        self.stand_still(strand, since)
         return self.stage.deliver(strand, value, self.clock.now())
 
-    def waits_for_persons(self) -> bool:
-        """Whether nothing but answers of persons is under way: then the run's time stands still."""
-        return all(type(strand.effect) is AskHuman for strand, _ in self.asked.values())
+    def stand_still(self, strand: Strand, since: float) -> None:
+        """Take out the time since a question was put, if nothing but persons was waited for meanwhile."""
+        under_way = (strand, *(each for each, _ in self.asked.values()))
+        if all(type(each.effect) is AskHuman for each in under_way):
+            self.clock.stood_still(max(since, self.stage.at))
 
 
 def _from_any_thread(news: Callable[[], object]) -> Callable[[], None]:
@@ -318,31 +439,6 @@ def _from_any_thread(news: Callable[[], object]) -> Callable[[], None]:
     return tell
 
 
-class Performers:
-    """Tasks, one for each effect, that perform in a world and ``tell`` what came of it."""
-
-    def __init__(self, world: World, tell: Callable[[Came], object]) -> None:
-        self.world, self.tell = world, tell
-        self.tasks: set[asyncio.Task[None]] = set()  # an event loop alone would not keep them alive
-
-    def begin(self, wanted: Wanted) -> None:
-        task = asyncio.create_task(self.perform(wanted))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def perform(self, wanted: Wanted) -> None:
-        try:
-            came = Came(wanted.number, await perform_async(wanted.effect, self.world))
-        except BaseException as error:
-            came = Came(wanted.number, crash=error)
-        self.tell(came)
-
-    def dismiss(self) -> None:
-        """Cancel what is left when the run is over."""
-        for task in self.tasks:
-            task.cancel()
-
-
 # --- Two drivers ------------------------------------------------------------------------------
 
 
@@ -354,10 +450,10 @@ async def drive_async(
     Cancelling it, as Ctrl-C under ``asyncio.run`` does, ends the program with HUMAN; then the
     ``CancelledError`` goes on to the caller.
     """
-    inbox: Inbox = asyncio.Queue()
-    performers = Performers(world, inbox.put_nowait)
+    conductor = Conductor(program, world, journal, interrupt)
+    performers = Performers(world, conductor.take)
     try:
-        result: T = await Conductor(program, world, journal, interrupt).run(performers.begin, inbox)
+        result: T = await conductor.run(performers.begin)
         return result
     finally:
         performers.dismiss()
@@ -412,6 +508,12 @@ async def serve(events: asyncio.Queue[Wanted], bus: Bus, world: World) -> None:
         performers.dismiss()
 
 
+async def conduct(events: asyncio.Queue[Came], conductor: Conductor) -> None:
+    """Run the conductor's own service: it takes in what came."""
+    while True:
+        conductor.take(await events.get())
+
+
 async def drive_on_bus(
     program: Program[T],
     world: World,
@@ -424,13 +526,13 @@ async def drive_on_bus(
     ``bus`` is a new one; others may have subscribed to it, to listen in.
     """
     bus = bus or Bus()
-    inbox: Inbox = bus.subscribe(Came)
-    services = []
+    conductor = Conductor(program, world, journal, interrupt)
+    services = [asyncio.create_task(conduct(bus.subscribe(Came), conductor))]
     for topics, needs in SERVICES.values():
         part = World(**{name: getattr(world, name) for name in (*needs, "clock", "inline")})
         services.append(asyncio.create_task(serve(bus.subscribe(*topics), bus, part)))
     try:
-        result: T = await Conductor(program, world, journal, interrupt).run(bus.publish, inbox)
+        result: T = await conductor.run(bus.publish)
         return result
     finally:
         for service in services:

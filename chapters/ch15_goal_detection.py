@@ -78,6 +78,7 @@ from chapters.ch05_thought_action_observation import article_a_react
 from chapters.telling import GREEN, RED, Telling, ending
 from fake_llm import Cashier, CatHouse, FakeModel, ScriptedModel, calls, get_attraction, get_weather
 from fake_llm.tools import WEATHER
+from paradigms.arguments import require, require_share
 from paradigms.evaluators import Evaluate, Judgement, judged_by_tests, judgement_of
 from paradigms.literals import Unreadable, must_end, read_json
 from paradigms.prompt import think
@@ -86,7 +87,7 @@ from paradigms.text_protocol import contract, parse, render
 
 #: What ``AgentLoop(accept=...)`` takes: an objection in words, ``None``, or a program that finds out.
 Check = Callable[[LoopContext, Any], Any]
-#: What ``AgentLoop(stops=(...))`` takes.
+#: What ``AgentLoop(stops=(...))`` takes: a reason to stop, a warning for the model, ``None``, or a program.
 Rule = Callable[[Control, LoopContext], Any]
 T = TypeVar("T")
 
@@ -118,8 +119,7 @@ def verified(*tools: str, least: int = 1) -> Check:
     Where no tool is named, any will do. Two calls of one batch are one look: neither can verify the other.
     Raises ``ValueError`` for a ``least`` below 1, and ``TypeError`` for names that are no text.
     """
-    if type(least) is not int or least < 1:
-        raise ValueError(f"least must be a whole number of at least 1, not {least!r}")
+    require("least", least, 1)
     if not all(isinstance(tool, str) for tool in tools):
         raise TypeError(f"verified takes names of tools, such as verified('get_weather'), not {tools!r}")
 
@@ -212,8 +212,7 @@ def judged(evaluate: Evaluate, threshold: float = 0.8) -> Check:
 
     A judge that fails, or whose own allowance has ended, does not know; and an unknown score is no pass.
     """
-    if type(threshold) not in (int, float) or not 0 < threshold <= 1:
-        raise ValueError(f"threshold must be above 0 and at most 1, not {threshold!r}")
+    require_share("threshold", threshold)
 
     def check(context: LoopContext, answer: Any) -> Program[str | None]:
         result = as_it_would_end(context, answer)
@@ -285,8 +284,7 @@ def refused_too_often(most: int = 3) -> Rule:
     It ends with STAGNATED: an answer that no check would have is no success. Raises ``ValueError`` for a
     ``most`` below 0. Refused calls are not counted, nor are replies that could not be read.
     """
-    if type(most) is not int or most < 0:
-        raise ValueError(f"most must be a whole number of at least 0, not {most!r}")
+    require("most", most, 0)
 
     def rule(control: Control, context: LoopContext) -> StopReason | None:
         seen, refused = context.private.get(rule, (0, 0))

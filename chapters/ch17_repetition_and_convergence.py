@@ -47,7 +47,6 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from agentloop import (
-    LARGEST,
     AgentLoop,
     Control,
     EffectFailed,
@@ -64,6 +63,7 @@ from agentloop import (
     settle,
 )
 from chapters.ch05_thought_action_observation import get_forecast
+from chapters.ch15_goal_detection import Rule
 from chapters.telling import GREEN, RED, Telling, ending
 from fake_llm import (
     FakeClock,
@@ -77,11 +77,10 @@ from fake_llm import (
     stubborn_model,
 )
 from fake_llm.hostile import ASK_WEATHER
+from paradigms.arguments import is_number, require, require_share
 from paradigms.function_calling import function_calling
 from paradigms.react import react
 
-#: A stop rule: a reason to stop, a warning for the model, or ``None``; or a program that comes to one.
-Rule = Callable[[Control, LoopContext], Any]
 #: What a rule makes of one finished turn.
 Look = Callable[[Turn], StopReason | None]
 
@@ -97,21 +96,6 @@ def _looking(watcher: Callable[[], Look]) -> Rule:
         return verdict
 
     return rule
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is a finite number; ``True`` is none, and neither is NaN."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
-
-
-def _share(name: str, value: Any) -> None:
-    if not _is_number(value) or not 0 < value <= 1:
-        raise ValueError(f"{name} must be a number above 0 and up to 1, not {value!r}")
 
 
 # --- The same again (重复动作检测) ------------------------------------------------------------------
@@ -184,8 +168,8 @@ def repeated_action(times: int = 3, window: int = 10) -> Rule:
     Counted over the last ``window`` rounds, each call of a batch by itself. Polling whose results change
     is left alone. The reason is REPEATED_ACTION. Raises ``ValueError`` for numbers that make no sense.
     """
-    _whole("times", times, 2)
-    _whole("window", window, 1)
+    require("times", times, 2)
+    require("window", window, 1)
     return _looking(lambda: _Repetition(_with_result, times, window))
 
 
@@ -194,8 +178,8 @@ def repeated_call(times: int = 5, window: int = 10) -> Rule:
 
     For tools that nobody has reason to ask twice: it takes polling for a dead loop.
     """
-    _whole("times", times, 2)
-    _whole("window", window, 1)
+    require("times", times, 2)
+    require("window", window, 1)
     return _looking(lambda: _Repetition(_whatever_came, times, window))
 
 
@@ -205,11 +189,11 @@ def repeated_cycle(periods: Sequence[int] = (2, 3), times: int = 2) -> Rule:
     A round is the same if its calls and results are; ``periods`` are how many rounds a cycle may have.
     One round over and over is no cycle: that is for ``repeated_action``.
     """
-    _whole("times", times, 2)
+    require("times", times, 2)
     if not periods:
         raise ValueError("periods must name at least one length of a cycle, such as (2, 3)")
     for period in periods:
-        _whole("a period", period, 2)
+        require("a period", period, 2)
 
     def watcher() -> Look:
         rounds: deque[Hashable] = deque(maxlen=max(periods) * times)
@@ -254,7 +238,7 @@ def text_ratio(least: float = 0.9) -> Alike:
 
     ``least`` is the ratio of ``difflib.SequenceMatcher`` from which they are alike, above 0 and up to 1.
     """
-    _share("least", least)
+    require_share("least", least)
 
     def alike(first: str, second: str) -> bool:
         if first == second:
@@ -275,7 +259,7 @@ def fingerprints(least: float = 0.8) -> Alike:
     A fingerprint is the smallest few of the hashes of all pieces of a text: of two texts, as large a
     share of it is common as of all their pieces (MinHash, Broder, 1997). Order hardly counts.
     """
-    _share("least", least)
+    require_share("least", least)
 
     def alike(first: str, second: str) -> bool:
         one, other = _fingerprint(first), _fingerprint(second)
@@ -303,7 +287,7 @@ def converged(alike: Alike, rounds: int = 3) -> Rule:
     that slow change is change. A round that brings another result is new whatever was said: polling is
     left alone. The reason is CONVERGED.
     """
-    _whole("rounds", rounds, 2)
+    require("rounds", rounds, 2)
 
     def watcher() -> Look:
         first, brought, count = "", None, 0
@@ -333,8 +317,8 @@ def stagnated(value: Callable[[LoopContext], Any], patience: int = 3, least_gain
     An improvement is more than the best so far, by at least ``least_gain``. What is no finite number, and
     a judge that fails, is no improvement. The reason is STAGNATED.
     """
-    _whole("patience", patience, 1)
-    if not _is_number(least_gain) or least_gain < 0:
+    require("patience", patience, 1)
+    if not is_number(least_gain) or least_gain < 0:
         raise ValueError(f"least_gain must be a finite number of at least 0, not {least_gain!r}")
 
     def rule(control: Control, context: LoopContext) -> Program[StopReason | None]:
@@ -356,7 +340,7 @@ def _judged(value: Callable[[LoopContext], Any], context: LoopContext) -> Progra
         found = yield from settle(value(context))
     except EffectFailed:
         return None
-    return found if _is_number(found) else None
+    return found if is_number(found) else None
 
 
 # --- First a word, then the end (中止并换方向) ------------------------------------------------------
@@ -373,7 +357,7 @@ def warn_first(rule: Rule, times: int = 1, advice: str = ADVICE) -> Rule:
     ``advice`` is what the model is told after the round, with ``{reason}`` for the reason in words. As
     soon as ``rule`` is silent again, the behaviour has changed, and the earlier warnings are forgiven.
     """
-    _whole("times", times, 1)
+    require("times", times, 1)
 
     def warning(control: Control, context: LoopContext) -> Program[Any]:
         verdict = yield from settle(rule(control, context))

@@ -94,6 +94,7 @@ Hook = Callable[[ToolCall], Any]
 
 # --- Approval ---------------------------------------------------------------------------------
 
+#: Fewer words than in chapter 15: an "ok" may only mean that the question was heard.
 YES = ("yes", "y", "同意", "批准")
 STOP = ("stop", "停止")
 HOW_TO_ANSWER = "Answer yes, or a JSON object of other arguments, or stop; all else is a no, and why."

@@ -82,6 +82,7 @@ from agentloop import (
 )
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import Cashier, FakeClock, FakeModel, RuleModel, SpoiledTool, get_weather
+from paradigms.arguments import require, require_seconds
 from paradigms.react import react
 
 HARMLESS = (Kind.UNAVAILABLE,)  # repeating it does no harm
@@ -108,12 +109,9 @@ class Patience:
     wall_clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
-        if type(self.attempts) is not int or self.attempts < 1:
-            raise ValueError(f"Patience.attempts must be a whole number of at least 1, not {self.attempts!r}")
+        require("Patience.attempts", self.attempts, 1)
         for name in ("first", "longest", "allowance"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < LARGEST:
-                raise ValueError(f"Patience.{name} must be a finite number of seconds above 0, not {value!r}")
+            require_seconds(f"Patience.{name}", getattr(self, name))
 
 
 def pause(patience: Patience, tried: int, retry_after: float | str | None = None) -> float:

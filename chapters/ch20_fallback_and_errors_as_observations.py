@@ -69,6 +69,7 @@ from agentloop import (
 from chapters.ch19_retry_with_backoff import GIVEN_UP, HARMLESS, IN_DOUBT, nothing_is
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import Cashier, RuleModel, SpoiledTool, broken_tool, get_weather
+from paradigms.arguments import require
 from paradigms.react import react
 
 #: How to ask another tool: its name, if it takes the same arguments, or a function that writes the call.
@@ -171,9 +172,8 @@ def rounds_to_change_course(failures: int, threshold: int, attempts: int = 1) ->
     of a round is tried, where the breaker counts each attempt (a retry around it). 0 or less: the run ends
     first, and only the next one learns of it. Raises ``ValueError`` for a number below 1.
     """
-    numbers = (failures, threshold, attempts)
-    if min(numbers) < 1:
-        raise ValueError(f"failures, threshold and attempts must be at least 1, not {numbers}")
+    for name, number in (("failures", failures), ("threshold", threshold), ("attempts", attempts)):
+        require(name, number, 1)
     return failures - -(-threshold // attempts)
 
 

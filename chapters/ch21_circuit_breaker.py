@@ -53,7 +53,6 @@ Exercises
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 import time
 import uuid
@@ -84,6 +83,7 @@ from agentloop import (
 )
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeClock, RuleModel, broken_tool, get_weather, hanging_tool
+from paradigms.arguments import require, require_seconds
 from paradigms.react import react
 
 # --- The machine: one breaker as a value, and the rows by which it changes ----------------------
@@ -135,10 +135,8 @@ class Settings:
     recovery: float = 60.0
 
     def __post_init__(self) -> None:
-        if type(self.threshold) is not int or self.threshold < 1:
-            raise ValueError(f"threshold is a whole number of at least 1, not {self.threshold!r}")
-        if type(self.recovery) not in (int, float) or not 0 < self.recovery < math.inf:
-            raise ValueError(f"recovery is a finite number of seconds above 0, not {self.recovery!r}")
+        require("threshold", self.threshold, 1)
+        require_seconds("recovery", self.recovery)
 
 
 THE_ARTICLES = Settings()

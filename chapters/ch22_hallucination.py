@@ -74,6 +74,7 @@ from agentloop import (
 from chapters.ch15_goal_detection import Check, Rule, is_yes
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import RuleModel, ScriptedModel, get_attraction, get_weather
+from paradigms.arguments import require, require_share
 from paradigms.chain_of_thought import cut_short, read_confidence
 from paradigms.evaluators import ask
 from paradigms.react import react
@@ -197,8 +198,7 @@ def corrective(most: int = 2, detect: Callable[[LoopContext], Any] = made_up) ->
     time the turn gets a warning, and the model is asked again. One hallucination more, and the run ends
     with STAGNATED. Raises ``ValueError`` for a ``most`` that is no whole number of at least 0.
     """
-    if type(most) is not int or most < 0:
-        raise ValueError(f"most must be a whole number of at least 0, not {most!r}")
+    require("most", most, 0)
 
     def rule(control: Control, context: LoopContext) -> Program[StopReason | str | None]:
         found = yield from settle(detect(context))
@@ -237,8 +237,7 @@ def consistent(
     first failure.
     Raises ``ValueError`` for a number of times that is none, and for others that are not idempotent.
     """
-    if type(times) is not int or times < 1:
-        raise ValueError(f"times must be a whole number of at least 1, not {times!r}")
+    require("times", times, 1)
     more = {name: tuple(names) for name, names in (others or {}).items()}
     for other in (name for names in more.values() for name in names):
         if not idempotent(other):
@@ -318,10 +317,8 @@ def confident(
     reply that reports a failure is no decision, and passes as it is. Under native calls an answer is the
     whole text, so ``unstated`` fits better there. Raises ``ValueError`` for numbers that are none of these.
     """
-    if type(threshold) not in (int, float) or not 0 < threshold <= 1:
-        raise ValueError(f"threshold must be a confidence above 0 and up to 1, not {threshold!r}")
-    if type(samples) is not int or samples < 1:
-        raise ValueError(f"samples must be a whole number of at least 1, not {samples!r}")
+    require_share("threshold", threshold)
+    require("samples", samples, 1)
 
     def reasoned(context: LoopContext) -> Program[Decision]:
         context.working_memory[CONFIDENCE] = SAY_CONFIDENCE

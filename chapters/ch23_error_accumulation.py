@@ -17,8 +17,8 @@ calls, and both live on luck that differs from call to call. Where a model makes
 it is asked, three votes cost three times as much and buy nothing, and a check buys honesty instead of
 success: the run ends without an answer where it would have ended with a wrong one.
 
-Departures: ten rounds are not close to 100 percent (EB10). (A small world that errs, five settings of it and
-a plot, which later chapters use too, make this chapter longer than most.)
+Departures: ten rounds are not close to 100 percent (EB10). (A small world that errs, and five settings of
+it, make this chapter longer than others.)
 
 Exercises
 ---------
@@ -26,8 +26,8 @@ Exercises
    ``python -m pytest --impl checked=my_guards.py:checked``
 2. Give the check false alarms: let it object to a right sum in one of ten cases. What happens to the
    calls, and what to the answers? Which formula fits?
-3. Draw the plot with a scale of powers of ten: ``python -m pytest --impl plot=my_plot.py:plot``. Which
-   promise has to give way?
+3. Write the ``plot`` of ``chapters/telling.py`` with a scale of powers of ten, and see which promise has to
+   give way: ``python -m pytest --impl plot=my_plot.py:plot``
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from agentloop import (
-    LARGEST,
     Act,
     AgentLoop,
     CallModel,
@@ -61,12 +60,10 @@ from agentloop import (
     report,
     settle,
 )
-from chapters.ch22_hallucination import confident, unstated
+from chapters.ch22_hallucination import ReasonHook, confident, unstated
 from chapters.telling import BOLD, DIM, GREEN, RED, Telling
 from fake_llm import FakeClock
 from paradigms.chain_of_thought import cut_short
-
-Reason = Callable[[LoopContext], Any]
 
 # --- The arithmetic (错误累积的算术) ----------------------------------------------------------------
 
@@ -99,7 +96,7 @@ def interval(hits: int, runs: int) -> tuple[float, float]:
 # --- The guard: a round that is checked and repeated ------------------------------------------------
 
 
-def checked(reason: Reason, check: Callable[[LoopContext, Act | Finish], Any]) -> Reason:
+def checked(reason: ReasonHook, check: Callable[[LoopContext, Act | Finish], Any]) -> ReasonHook:
     """Make the ``reason`` whose decisions are checked before they are acted on (B-57).
 
     ``check(context, decision)`` returns an objection in words or ``None``, or is a program that does. What
@@ -125,52 +122,6 @@ def checked(reason: Reason, check: Callable[[LoopContext, Act | Finish], Any]) -
         return report(Observation(objection, False, Kind.REFUSED), decision.thought)
 
     return guarded
-
-
-# --- A plot -----------------------------------------------------------------------------------------
-
-MARKS = ".ox*+#%@"
-
-
-def plot(
-    curves: Mapping[str, Sequence[float]],
-    *,
-    unit: str = "round",
-    width: int = 60,
-    height: int = 12,
-    form: Callable[[float], str] = "{:g}".format,
-) -> list[str]:
-    """Draw curves as lines of text, in plain ASCII, for any console.
-
-    The values of a curve stand at 1, 2, 3, ... of ``unit``; the scale goes from the lowest value to the
-    highest and has 0 on it, and ``form`` writes its numbers. Where curves meet, the last one is seen.
-    The legend is at the end. Raises ``ValueError`` where there is nothing to draw, or no scale for it.
-    """
-    values = [value for curve in curves.values() for value in curve]
-    if not values or not all(abs(value) < LARGEST for value in values):
-        raise ValueError("plot draws finite numbers, and at least one of them")
-    if len(curves) > len(MARKS) or width < 2 or height < 2:
-        raise ValueError(f"plot draws up to {len(MARKS)} curves on at least 2 x 2 characters")
-    low, high, longest = min(0, *values), max(0, *values), max(map(len, curves.values()))
-    high += low == high  # all values are 0
-    canvas = [[" "] * width for _ in range(height)]
-    for mark, curve in zip(MARKS, curves.values(), strict=False):
-        for place, value in enumerate(curve):
-            column = round(place / max(1, longest - 1) * (width - 1))
-            canvas[_row(value, low, high, height)][column] = mark
-    scale = {_row(value, low, high, height): form(value) for value in (low, (low + high) / 2, high)}
-    margin = max(map(len, scale.values()))
-    lines = [f"{scale.get(row, ''):>{margin}} |{''.join(canvas[row])}".rstrip() for row in range(height)]
-    return [
-        *lines,
-        f"{'':{margin}} +{'-' * width}",
-        f"{'':{margin}}  1{f'{unit} {longest}':>{width - 1}}",
-        *(f"{'':{margin}}  {mark} {name}" for mark, name in zip(MARKS, curves, strict=False)),
-    ]
-
-
-def _row(value: float, low: float, high: float, height: int) -> int:
-    return round((high - value) / (high - low) * (height - 1))
 
 
 # --- A clerk who adds up receipts, and slips --------------------------------------------------------
@@ -234,7 +185,7 @@ class Setting(NamedTuple):
 
     name: str
     p: float
-    guard: Callable[[Reason], Reason]
+    guard: Callable[[ReasonHook], ReasonHook]
     formula: Callable[[int], float]  # from the number of sums to the chance of a wrong answer
     stubborn: bool = False
 
@@ -245,17 +196,17 @@ class Setting(NamedTuple):
         return drive(AgentLoop(self.guard(clerk), limits=LIMITS).run(TASK), world)
 
 
-def alone(reason: Reason) -> Reason:
+def alone(reason: ReasonHook) -> ReasonHook:
     """Nothing around the call."""
     return reason
 
 
-def looked_at(reason: Reason) -> Reason:
+def looked_at(reason: ReasonHook) -> ReasonHook:
     """A second look at each sum."""
     return checked(reason, second_look)
 
 
-def voted(reason: Reason) -> Reason:
+def voted(reason: ReasonHook) -> ReasonHook:
     """Three samples, and what two of them say (chapter 22)."""
     return confident(reason, threshold=0.5, samples=3, confidence=unstated)
 
@@ -369,8 +320,7 @@ def adding_up(tell: Telling, found: Mapping[float, Sequence[Result]]) -> None:
     sums = len(RECEIPTS)
     curves = {f"1 - (1 - {p}) ** n": [chance_of_an_error(p, n) for n in range(1, sums + 1)] for p in found}
     curves |= {f"runs at {percent(p)} a call": wrong_so_far(results) for p, results in found.items()}
-    for line in plot(curves, form=percent):
-        tell(line)
+    tell.plot(curves, form=percent)
     tell()
     rows: list[Sequence[object]] = [
         ("a call", f"{sums} rounds, formula", "runs", "95% interval", "99% takes")
@@ -434,6 +384,5 @@ def demo(tell: Telling) -> None:
     tell.heading("The same formulas over more rounds: resilience is bought round by round (循环韧性)")
     rounds = range(1, 41)
     independent = [setting for setting in compared if not setting.stubborn]
-    for line in plot({each.name: [each.formula(n) for n in rounds] for each in independent}, form=percent):
-        tell(line)
+    tell.plot({each.name: [each.formula(n) for n in rounds] for each in independent}, form=percent)
     tell("No call became better here. What is around it did.", BOLD)

@@ -32,20 +32,20 @@ Exercises
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from agentloop import RESEARCH, AgentLoop, CallModel, Limits, LoopContext, Result, Toolbox, World, drive
-from chapters.ch23_error_accumulation import plot
-from chapters.ch28_layered_memory import Notebook, Store, noting
 from chapters.telling import RED, Telling, ending
 from fake_llm import FakeModel, readable
 from fake_llm.reader import Guidebook, lost_in_the_middle, reader
-from paradigms.planning import require
+from paradigms.arguments import require
+from paradigms.memory import Notebook, noting
 from paradigms.prompt import Block, Prompt, View, last_turns, whole_history
 from paradigms.react import react
+from paradigms.store import Store
 from paradigms.views import keep_head_and_tail, keep_last, left_out, summarise
 
 # --- The view -----------------------------------------------------------------------------------
@@ -245,17 +245,12 @@ def demo(tell: Telling) -> None:
         _every_strategy(tell, store)
 
 
-def _draw(tell: Telling, curves: Mapping[str, Sequence[int]]) -> None:
-    for line in plot(curves):
-        tell(line)
-
-
 def _growth(tell: Telling, store: Store) -> None:
     tell.heading("Round N is not free: tokens sent in each of ten rounds, if all history is shown")
     none = STRATEGIES[0]
     runs = {rounds: measured(Guidebook(rounds - 1), none, store) for rounds in (3, 10, 30, 100)}
     sizes = runs[10].sizes
-    _draw(tell, {"tokens sent": sizes})
+    tell.plot({"tokens sent": sizes})
     head, turn = sizes[0], (sizes[-1] - sizes[0]) // (len(sizes) - 1)
     tell(f"\nSystem prompt and task take {head} tokens, and a turn adds {turn}. In all:")
     rows = [
@@ -294,7 +289,7 @@ def _stages(tell: Telling) -> None:
     tell.table(rows)
     tell("Under the first, two wishes are forgotten, then the plan too: it reads the letters again.", RED)
     tell("\nTokens sent in each round:")
-    _draw(tell, {name: curves[name] for name in [*curves][1:]})
+    tell.plot({name: curves[name] for name in [*curves][1:]})
     tell("\nWhat the model is shown in the last round of the last run, after the task:")
     tell(readable(model.requests[-1].messages[2:]))
 

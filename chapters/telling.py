@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TextIO
 
 from agentloop import (
+    LARGEST,
     QUESTION_ANSWERING,
     AgentState,
     Control,
@@ -73,6 +74,13 @@ class Telling:
     def table(self, rows: Iterable[Sequence[object]]) -> None:
         """Print rows as aligned columns; Chinese characters count as two wide."""
         for line in columns(rows):
+            self(line)
+
+    def plot(
+        self, curves: Mapping[str, Sequence[float]], form: Callable[[float], str] = "{:g}".format
+    ) -> None:
+        """Print curves by name over the rounds; ``form`` writes the numbers of the scale."""
+        for line in plot(curves, form=form):
             self(line)
 
     def result(self, result: Result) -> None:
@@ -184,6 +192,52 @@ def _padded(cell: str, width: int) -> str:
 
 def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+# --- A plot -----------------------------------------------------------------------------------
+
+MARKS = ".ox*+#%@"
+
+
+def plot(
+    curves: Mapping[str, Sequence[float]],
+    *,
+    unit: str = "round",
+    width: int = 60,
+    height: int = 12,
+    form: Callable[[float], str] = "{:g}".format,
+) -> list[str]:
+    """Draw curves as lines of text, in plain ASCII, for any console.
+
+    The values of a curve stand at 1, 2, 3, ... of ``unit``; the scale goes from the lowest value to the
+    highest and has 0 on it, and ``form`` writes its numbers. Where curves meet, the last one is seen.
+    The legend is at the end. Raises ``ValueError`` where there is nothing to draw, or no scale for it.
+    """
+    values = [value for curve in curves.values() for value in curve]
+    if not values or not all(abs(value) < LARGEST for value in values):
+        raise ValueError("plot draws finite numbers, and at least one of them")
+    if len(curves) > len(MARKS) or width < 2 or height < 2:
+        raise ValueError(f"plot draws up to {len(MARKS)} curves on at least 2 x 2 characters")
+    low, high, longest = min(0, *values), max(0, *values), max(map(len, curves.values()))
+    high += low == high  # all values are 0
+    canvas = [[" "] * width for _ in range(height)]
+    for mark, curve in zip(MARKS, curves.values(), strict=False):
+        for place, value in enumerate(curve):
+            column = round(place / max(1, longest - 1) * (width - 1))
+            canvas[_line_of(value, low, high, height)][column] = mark
+    scale = {_line_of(value, low, high, height): form(value) for value in (low, (low + high) / 2, high)}
+    margin = max(map(len, scale.values()))
+    lines = [f"{scale.get(row, ''):>{margin}} |{''.join(canvas[row])}".rstrip() for row in range(height)]
+    return [
+        *lines,
+        f"{'':{margin}} +{'-' * width}",
+        f"{'':{margin}}  1{f'{unit} {longest}':>{width - 1}}",
+        *(f"{'':{margin}}  {mark} {name}" for mark, name in zip(MARKS, curves, strict=False)),
+    ]
+
+
+def _line_of(value: float, low: float, high: float, height: int) -> int:
+    return round((high - value) / (high - low) * (height - 1))
 
 
 # --- A listener -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ recording.py       what a model was asked and answered, kept in a file, to be pl
 clock.py           a clock that stands still until it is told to move
 tools.py           the articles' toy tools, and tools that fail in each way that a guard must handle
 world.py           a small house with a cat in it, which changes by itself
+storm.py           errands done while tools and model fail in every way that guards are for, by seed
 errands.py         small tasks in 北京, their tools, and a check of each answer
 small_language.py  a language so small that a model's program can be run without fear
 

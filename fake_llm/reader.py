@@ -136,20 +136,23 @@ def _asked(request: CallModel) -> list[int]:
 
 def _answer(request: CallModel, recall: Recall, seed: int) -> str:
     """Tell each stamp that was asked for and is noticed."""
-    known = dict(_noticed(request, recall, seed))
-    told = "；".join(f"第{page}页：{known.get(page, UNKNOWN)}" for page in _asked(request))
+    asked = _asked(request)
+    known = dict(_noticed(request, asked, recall, seed))
+    told = "；".join(f"第{page}页：{known.get(page, UNKNOWN)}" for page in asked)
     return told if request.tools else f"Thought: 读完了。\nAction: Finish[{told}]"
 
 
-def _noticed(request: CallModel, recall: Recall, seed: int) -> Iterator[tuple[int, str]]:
-    """The stamps that stand in the prompt, as far as they are noticed where they stand."""
+def _noticed(
+    request: CallModel, asked: Sequence[int], recall: Recall, seed: int
+) -> Iterator[tuple[int, str]]:
+    """The stamps asked for that stand in the prompt, as far as they are noticed where they stand."""
     sizes = [estimate_tokens(message.content) for message in request.messages]
     total, before = sum(sizes), 0
     for message, size in zip(request.messages, sizes, strict=True):
         for found in _STAMP.finditer(message.content):
-            position = (before + size * found.start() / len(message.content)) / total
-            if _drawn(seed, found[0], position) < recall(position, total):
-                yield int(found[1]), found[2]
+            page, position = int(found[1]), (before + size * found.start() / len(message.content)) / total
+            if page in asked and _drawn(seed, found[0], position) < recall(position, total):
+                yield page, found[2]
         before += size
 
 

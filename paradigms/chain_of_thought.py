@@ -28,6 +28,7 @@ from agentloop import (
     report,
     settle,
 )
+from paradigms.arguments import require, require_share
 from paradigms.text_protocol import parse
 
 #: The names in working memory under which the model finds what it thought, and what to write now.
@@ -53,10 +54,8 @@ def chain_of_thought(
     up to 1), and then for the decision: ``depth + 1`` times a round in all. A depth of 0 leaves
     ``step`` as it is. Raises ``ValueError`` for a depth or confidence that is none.
     """
-    if not isinstance(depth, int) or depth < 0:
-        raise ValueError(f"depth must be a whole number of at least 0, not {depth!r}")
-    if not 0 < enough <= 1:
-        raise ValueError(f"enough must be a confidence above 0 and up to 1, not {enough!r}")
+    require("depth", depth, 0)
+    require_share("enough", enough)
 
     def reason(context: LoopContext) -> Program[Act | Finish]:
         thoughts: list[str] = []

@@ -33,9 +33,10 @@ from agentloop import (
     bounded,
     cut,
 )
+from paradigms.arguments import require
 from paradigms.evaluators import Evaluate
 from paradigms.plan import UnreadablePlan
-from paradigms.planning import CHARACTERS, UNJUDGED, GaveUp, Planner, attempt, deviation, made, require
+from paradigms.planning import CHARACTERS, UNJUDGED, GaveUp, Planner, attempt, deviation, made
 from paradigms.prompt import View
 from paradigms.views import one_line_each, summarise
 

@@ -36,9 +36,10 @@ from agentloop import (
     cut,
     report,
 )
+from paradigms.arguments import require
 from paradigms.evaluators import Evaluate
 from paradigms.plan import PlanStep, UnreadablePlan
-from paradigms.planning import CHARACTERS, UNJUDGED, GaveUp, Planner, attempt, deviation, made, require
+from paradigms.planning import CHARACTERS, UNJUDGED, GaveUp, Planner, attempt, deviation, made
 from paradigms.prompt import block
 
 # --- The paper: one prompt --------------------------------------------------------------------

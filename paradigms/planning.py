@@ -24,6 +24,7 @@ from agentloop import (
     cut,
     settle,
 )
+from paradigms.arguments import require
 from paradigms.evaluators import Evaluate, judgement_of
 from paradigms.plan import Plan, UnreadablePlan, read_plan
 from paradigms.prompt import block
@@ -92,12 +93,6 @@ def made(planner: Planner, task: str, known: Mapping[str, str]) -> Program[Plan]
     if not plan:
         raise UnreadablePlan("the planner made a plan without steps")
     return plan
-
-
-def require(name: str, number: int, least: int) -> None:
-    """Raises ``ValueError`` for a cap that is not a whole number of at least ``least``."""
-    if type(number) is not int or number < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {number!r}")
 
 
 # --- Reaching for one goal --------------------------------------------------------------------

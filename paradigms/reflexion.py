@@ -36,6 +36,7 @@ from agentloop import (
     cut,
     settle,
 )
+from paradigms.arguments import require, require_share
 from paradigms.evaluators import ANSWER_CHARACTERS, STILL_OPEN, Evaluate, Judgement, ask, judgement_of
 
 
@@ -122,11 +123,8 @@ class Reflexion:
 
     def __post_init__(self) -> None:
         for name in ("trials", "capacity"):
-            number = getattr(self, name)
-            if type(number) is not int or number < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
-        if not 0 < self.threshold <= 1:
-            raise ValueError(f"threshold must be above 0 and at most 1, not {self.threshold!r}")
+            require(name, getattr(self, name), 1)
+        require_share("threshold", self.threshold)
 
     def run(self, task: Any) -> Program[Reflected]:
         """The program of all trials.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agentloop import Act, Finish, LimitReached, LoopContext, Program, settle
+from paradigms.arguments import require, require_share
 from paradigms.chain_of_thought import Step, cut_short, decided, forget, show
 from paradigms.prompt import think
 from paradigms.text_protocol import render
@@ -102,8 +103,7 @@ def tree_depth_first(
     and for a threshold that is not above 0 and up to 1.
     """
     _at_least_one(depth=depth, branches=branches, visits=visits)
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must be a value above 0 and up to 1, not {threshold!r}")
+    require_share("threshold", threshold)
 
     def depth_first(grow: Grow) -> Program[Branch]:
         longest, open_branches = Branch(), [Branch()]
@@ -152,8 +152,7 @@ def _search(step: Step, propose: Propose, evaluate: Evaluate, branches: int, sea
 
 def _at_least_one(**numbers: int) -> None:
     for name, number in numbers.items():
-        if not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {number!r}")
+        require(name, number, 1)
 
 
 # --- Proposing and judging by a model ----------------------------------------------------------

@@ -36,7 +36,7 @@ from agentloop import (
     on_one_line,
     settle,
 )
-from paradigms.planning import require
+from paradigms.arguments import require
 from paradigms.prompt import Block, Prompt, View, block
 
 

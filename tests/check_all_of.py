@@ -10,8 +10,8 @@ from itertools import product
 from typing import Any
 
 from agentloop import Do, Journal, Limits, LoopContext, Program, StopReason
+from tests.check_toolbox import expect
 from tests.goal_worlds import objection, played
-from tests.plan_worlds import hold
 
 Make = Callable[..., Any]
 
@@ -42,15 +42,15 @@ def the_first_objection_wins(make: Make) -> None:
         first = next((name for name, each in zip(names, verdicts, strict=True) if "objects" in each), None)
         story = f"the checks are {verdicts}"
         due = f"{first} objects" if first else None
-        hold(said == due, f"{story}: due is {due!r}, and it said {said!r}")
+        expect(said == due, f"{story}: due is {due!r}, and it said {said!r}")
         upto = names[: names.index(first) + 1] if first else names
-        hold("".join(asked) == upto, f"{story}: asked were {asked}, and {list(upto)} should have been")
+        expect("".join(asked) == upto, f"{story}: asked were {asked}, and {list(upto)} should have been")
 
 
 def an_empty_objection_is_one(make: Make) -> None:
     """Only ``None`` is no objection: empty words are words."""
     said = objection(make(lambda context, answer: "", lambda context, answer: None))
-    hold(said == "", f"the first check objects with empty words, and it said {said!r}")
+    expect(said == "", f"the first check objects with empty words, and it said {said!r}")
 
 
 def a_later_check_is_not_paid_for(make: Make) -> None:
@@ -59,8 +59,8 @@ def a_later_check_is_not_paid_for(make: Make) -> None:
     journal = Journal()
     result = played(("answer",), accept=both, limits=Limits(rounds=3), journal=journal)
     labels = [asked for _, asked, _ in journal.outcomes if asked.startswith("Do")]
-    hold(not labels, f"the first check objects each time, and the second has still done {labels}")
-    hold(result.stop is StopReason.MAX_ITERATIONS, f"it ended with {result.stop.name}")
+    expect(not labels, f"the first check objects each time, and the second has still done {labels}")
+    expect(result.stop is StopReason.MAX_ITERATIONS, f"it ended with {result.stop.name}")
 
 
 def it_hands_on_context_and_answer(make: Make) -> None:
@@ -71,7 +71,7 @@ def it_hands_on_context_and_answer(make: Make) -> None:
         seen.append((len(context.turns), answer))
 
     objection(make(note, make(note)), {"city": "北京"}, ("look", "answer"))
-    hold(seen == [(2, {"city": "北京"})] * 2, f"after two turns the checks were shown {seen}")
+    expect(seen == [(2, {"city": "北京"})] * 2, f"after two turns the checks were shown {seen}")
 
 
 PROMISES: dict[str, Callable[[Make], None]] = {

@@ -33,17 +33,13 @@ from chapters.ch21_circuit_breaker import (
 )
 from fake_llm import FakeClock
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Make = Callable[..., Any]
 
 NAME = "get_weather"
 OUTCOMES = (SUCCEEDED, FAILED, RELEASED)
-PATIENCE = 5.0  # seconds for a thread that only a broken version lets run out
-
-
-def expect(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
+PATIENCE = 2.0  # seconds for a thread that only a broken version lets run out
 
 
 def own(make: Make, ours: Any) -> Any:

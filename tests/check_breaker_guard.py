@@ -41,7 +41,7 @@ from chapters.ch21_circuit_breaker import (
     Settings,
 )
 from fake_llm import FakeClock, get_weather, hanging_tool
-from tests.check_breaker import expect
+from tests.check_toolbox import expect
 
 Guard = Callable[..., Callable[[ToolCall], Any]]
 

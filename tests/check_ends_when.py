@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agentloop import Do, Journal, Limits, LoopContext, Program, StopReason, World
+from tests.check_toolbox import expect
 from tests.goal_worlds import played
-from tests.plan_worlds import hold
 
 Make = Callable[..., Any]
 
@@ -34,7 +34,7 @@ def it_ends_the_run_at_once(make: Make) -> None:
     for rounds in (1, 2, 5):
         for program in (False, True):
             result = played(("look",), stops=(make(met_after(rounds, [], program)),))
-            hold(
+            expect(
                 (result.stop, result.control.rounds) == (StopReason.EXTERNALLY_DONE, rounds),
                 f"the goal is met after round {rounds}, and it ended with {result.stop.name} "
                 f"in round {result.control.rounds}",
@@ -44,23 +44,23 @@ def it_ends_the_run_at_once(make: Make) -> None:
 def it_gives_no_answer(make: Make) -> None:
     """There is no answer then: nobody gave one, and what was seen stands in the turns."""
     result = played(("look",), stops=(make(met_after(1, [])),))
-    hold(result.answer is None, f"nobody answered, and yet there is the answer {result.answer!r}")
-    hold("北京：晴" in result.summary, f"what was seen is not in the summary: {result.summary}")
+    expect(result.answer is None, f"nobody answered, and yet there is the answer {result.answer!r}")
+    expect("北京：晴" in result.summary, f"what was seen is not in the summary: {result.summary}")
 
 
 def what_is_missing_is_no_warning(make: Make) -> None:
     """Until then the run goes on as if nobody had looked: the model is not told what is missing."""
     result = played(("look", "look", "answer"), stops=(make(met_after(9, [])),))
-    hold(result.answer == "长城", f"the goal was not met, and it ended with {result.stop.name}")
+    expect(result.answer == "长城", f"the goal was not met, and it ended with {result.stop.name}")
     told = [warning for turn in result.turns for warning in turn.warnings]
-    hold(not told, f"the model was told {told}")
+    expect(not told, f"the model was told {told}")
 
 
 def it_is_asked_about_no_answer(make: Make) -> None:
     """The check looks at the world: there is no answer yet that it could be shown."""
     asked: list[Any] = []
     played(("look",), stops=(make(met_after(3, asked)),))
-    hold(asked == [None] * 3, f"three rounds, and it was asked about {asked}")
+    expect(asked == [None] * 3, f"three rounds, and it was asked about {asked}")
 
 
 def a_replay_looks_at_nothing(make: Make) -> None:
@@ -76,16 +76,17 @@ def a_replay_looks_at_nothing(make: Make) -> None:
     again = played(
         ("look",), stops=(make(check),), journal=Journal(journal.outcomes), world=World(inline=True)
     )
-    hold(len(looks) == 2, f"the world was looked at {len(looks)} times, and twice would have done")
-    hold(first == again, f"replayed, it ended with {again.stop.name}, and before with {first.stop.name}")
+    expect(len(looks) == 2, f"the world was looked at {len(looks)} times, and twice would have done")
+    expect(first == again, f"replayed, it ended with {again.stop.name}, and before with {first.stop.name}")
 
 
 def it_pays_for_its_looks(make: Make) -> None:
     """Looking is charged to the run's account, and ends with it."""
     result = played(("look",), stops=(make(met_after(99, [])),), limits=Limits(effects=5))
-    hold(
-        (result.stop, result.control.effects) == (StopReason.EFFECTS, 5),
-        f"five effects are allowed, and it ended with {result.stop.name} after {result.control.effects}",
+    expect(
+        (result.stop, len(result.turns)) == (StopReason.EFFECTS, 3),
+        "five effects are allowed, a call and a look a round: it ended with "
+        f"{result.stop.name} in round {len(result.turns)}, not 3",
     )
 
 

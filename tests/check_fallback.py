@@ -30,7 +30,8 @@ from agentloop import (
     settle,
 )
 from tests.check_machine import BrokenPromise
-from tests.check_retry import GOOD, IN_DOUBT, PASSING, failed, hold, shown
+from tests.check_retry import GOOD, IN_DOUBT, PASSING, failed, shown
+from tests.check_toolbox import expect
 
 Fallback = Callable[..., Callable[[ToolCall], Any]]
 Alternatives = Mapping[str, Any]
@@ -106,10 +107,10 @@ def looped(make: Fallback, tools: Tools, limits: Limits) -> Result:
 def what_works_is_not_replaced(make: Fallback) -> None:
     """Where the first tool succeeds, nobody else is asked, and its words are passed on."""
     tried = played(make, GOOD)
-    hold(tried.names == ["first"], f"the first tool succeeded, and {tried.names} were asked")
-    hold(tried.seen == GOOD, f"it said {shown(GOOD)}, and what was passed on is {shown(tried.seen)}")
+    expect(tried.names == ["first"], f"the first tool succeeded, and {tried.names} were asked")
+    expect(tried.seen == GOOD, f"it said {shown(GOOD)}, and what was passed on is {shown(tried.seen)}")
     alone = played(make, failed(Kind.UNAVAILABLE), alternatives={})
-    hold(
+    expect(
         alone.seen == failed(Kind.UNAVAILABLE),
         f"there is no other tool, and its failure became {shown(alone.seen)}",
     )
@@ -120,52 +121,54 @@ def another_is_asked_when_the_first_is_down(make: Fallback) -> None:
     down = failed(Kind.UNAVAILABLE)
     for answers, asked in (((down, GOOD), 2), ((down, down, GOOD), 3)):
         tried = played(make, *answers)
-        hold(tried.names == list(NAMES[:asked]), f"{asked - 1} were down, and {tried.names} were asked")
-        hold(tried.seen.ok, f"{NAMES[asked - 1]} succeeded, and it came to {shown(tried.seen)}")
+        expect(tried.names == list(NAMES[:asked]), f"{asked - 1} were down, and {tried.names} were asked")
+        expect(tried.seen.ok, f"{NAMES[asked - 1]} succeeded, and it came to {shown(tried.seen)}")
 
 
 def it_says_who_was_asked(make: Fallback) -> None:
     """What another tool found is told with that tool's name, and with what failed before it."""
     seen = played(make, failed(Kind.UNAVAILABLE)).seen
     for word in (GOOD.text, "second", "first", "<UNAVAILABLE>"):
-        hold(word in seen.text, f"second answered for first, which failed; {word} is not in: {seen.text}")
+        expect(word in seen.text, f"second answered for first, which failed; {word} is not in: {seen.text}")
 
 
 def all_failures_are_told(make: Fallback) -> None:
     """When all of them fail, the model reads every failure, with the tool that it came from."""
     seen = played(make, failed(Kind.UNAVAILABLE), failed(Kind.UNAVAILABLE), failed(Kind.TOOL_ERROR)).seen
-    hold(not seen.ok, f"all three tools failed, and it is called a success: {shown(seen)}")
+    expect(not seen.ok, f"all three tools failed, and it is called a success: {shown(seen)}")
     for word in (*NAMES, "<UNAVAILABLE>", "<TOOL_ERROR>"):
-        hold(word in seen.text, f"all three tools failed, and {word} is not in: {seen.text}")
+        expect(word in seen.text, f"all three tools failed, and {word} is not in: {seen.text}")
 
 
 def nobody_goes_round_a_decision(make: Fallback) -> None:
     """After a refusal, where no person is there, and after a mistake of the model, nobody else is asked."""
     for kind in FINAL:
         tried = played(make, failed(kind), reads=NAMES)
-        hold(tried.names == ["first"], f"first ended with {kind.name}, and then {tried.names[1:]} was asked")
-        hold(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
+        expect(
+            tried.names == ["first"], f"first ended with {kind.name}, and then {tried.names[1:]} was asked"
+        )
+        expect(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
         then = played(make, failed(Kind.UNAVAILABLE), failed(kind), reads=NAMES)
-        hold("third" not in then.names, f"second ended with {kind.name}, and then third was asked")
+        expect("third" not in then.names, f"second ended with {kind.name}, and then third was asked")
 
 
 def what_may_have_happened_is_not_done_elsewhere(make: Fallback) -> None:
     """After an unknown outcome another tool is asked only in place of one that merely reads."""
     for kind in IN_DOUBT:
         tried = played(make, failed(kind))
-        hold(
+        expect(
             tried.names == ["first"],
             f"first may have taken effect ({kind.name}), and {tried.names} were asked",
         )
-        hold(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
+        expect(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
         reading = played(make, failed(kind), reads=("first",))
-        hold(
+        expect(
             reading.names == ["first", "second"],
             f"{kind.name} of a tool that reads: {reading.names} were asked",
         )
         then = played(make, failed(Kind.UNAVAILABLE), failed(kind), reads=("first",))
-        hold("third" not in then.names, f"second may have taken effect ({kind.name}), and third was asked")
-        hold(
+        expect("third" not in then.names, f"second may have taken effect ({kind.name}), and third was asked")
+        expect(
             then.seen.kind is kind,
             f"second may have taken effect ({kind.name}), and it says {shown(then.seen)}",
         )
@@ -176,19 +179,21 @@ def kinds_are_chosen_among_the_possible(make: Fallback) -> None:
     kinds = (Kind.UNAVAILABLE, Kind.TOOL_ERROR)
     for reads, due in ((("first",), ["first", "second"]), ((), ["first"])):
         tried = played(make, failed(Kind.TOOL_ERROR), reads=reads, kinds=kinds)
-        hold(
+        expect(
             tried.names == due,
             f"TOOL_ERROR may be followed, {reads or None} only read: {tried.names} were asked, not {due}",
         )
     left_out = played(make, failed(Kind.UNAVAILABLE), kinds=(Kind.TOOL_ERROR,))
-    hold(left_out.names == ["first"], "UNAVAILABLE is not among the kinds, and another tool was asked")
+    expect(left_out.names == ["first"], "UNAVAILABLE is not among the kinds, and another tool was asked")
     usual = played(make, failed(Kind.TOOL_ERROR), reads=NAMES)
-    hold(usual.names == ["first"], f"a TOOL_ERROR is not among the usual kinds, and {usual.names} were asked")
+    expect(
+        usual.names == ["first"], f"a TOOL_ERROR is not among the usual kinds, and {usual.names} were asked"
+    )
     for kind in FINAL:
         try:
             make(call_tool, CHAIN, kinds=(Kind.UNAVAILABLE, kind))
         except ValueError as error:
-            hold(
+            expect(
                 kind.name in str(error), f"kinds with {kind.name} were refused without a word of it: {error}"
             )
         else:
@@ -199,14 +204,16 @@ def the_other_call_is_written_as_wished(make: Fallback) -> None:
     """A name asks with the same arguments, a function with its own; both under the id of the call."""
     named = played(make, failed(Kind.UNAVAILABLE))
     due: tuple[str, dict[str, Any], str] = ("second", {"city": "北京"}, CALL.id)
-    hold(named.asked[1:] == [due], f"the alternative is 'second', and asked was {named.asked[1:]}, not {due}")
+    expect(
+        named.asked[1:] == [due], f"the alternative is 'second', and asked was {named.asked[1:]}, not {due}"
+    )
 
     def adapted(call: ToolCall) -> ToolCall:
         return ToolCall("third", {"place": call.arguments["city"]})
 
     written = played(make, failed(Kind.UNAVAILABLE), alternatives={"first": adapted})
     due = ("third", {"place": "北京"}, CALL.id)
-    hold(
+    expect(
         written.asked[1:] == [due],
         f"a function writes the other call {due}, and asked was {written.asked[1:]}",
     )
@@ -216,7 +223,7 @@ def nobody_goes_in_circles(make: Fallback) -> None:
     """Alternatives that lead back to a tool already asked end there."""
     for circle in ({"first": "second", "second": "first"}, {"first": "first"}):
         names = played(make, failed(Kind.UNAVAILABLE), failed(Kind.UNAVAILABLE), alternatives=circle).names
-        hold(names == list(circle), f"each tool of {circle} is asked once, not {names}")
+        expect(names == list(circle), f"each tool of {circle} is asked once, not {names}")
 
 
 def a_nonsensical_alternative_is_told(make: Fallback) -> None:
@@ -224,7 +231,7 @@ def a_nonsensical_alternative_is_told(make: Fallback) -> None:
     try:
         played(make, failed(Kind.UNAVAILABLE), alternatives={"first": lambda call: None})
     except TypeError as error:
-        hold("first" in str(error), f"whose alternative is wrong is not told: {error}")
+        expect("first" in str(error), f"whose alternative is wrong is not told: {error}")
     else:
         raise BrokenPromise("the alternative gave None in place of a call, and nobody noticed")
 
@@ -238,13 +245,13 @@ def what_is_in_hand_is_kept_at_the_end_of_the_run(make: Fallback) -> None:
         result = looped(make, tools, limits)
         seen = result.turns[0].observations[0]
         due = StopReason.TOOL_CALLS if interrupted_at == math.inf else StopReason.HUMAN
-        hold(result.stop is due, f"it ended with {result.stop}, not {due}")
-        hold("<UNAVAILABLE>" in seen.text, f"that first was down is lost: {seen.text}")
-        hold(
+        expect(result.stop is due, f"it ended with {result.stop}, not {due}")
+        expect("<UNAVAILABLE>" in seen.text, f"that first was down is lost: {seen.text}")
+        expect(
             not seen.ok and seen.kind is Kind.UNCERTAIN, f"the last call may have taken effect: {shown(seen)}"
         )
         asked = len(tools.asked)
-        hold(
+        expect(
             asked == min(interrupted_at, 1 if due is StopReason.TOOL_CALLS else 9),
             f"{asked} tools were asked",
         )
@@ -265,15 +272,15 @@ def whatever_comes_it_ends_and_tells_the_truth(make: Fallback) -> None:
     ) -> None:
         tried = played(make, first, second, third, ways, tuple(reads))
         answers = dict(zip(NAMES, (first, second, third), strict=True))
-        hold(len(set(tried.names)) == len(tried.names), f"with {ways}, {tried.names} were asked")
+        expect(len(set(tried.names)) == len(tried.names), f"with {ways}, {tried.names} were asked")
         last = answers[tried.names[-1]]
-        hold(
+        expect(
             tried.seen.ok == last.ok,
             f"the last one asked said {shown(last)}, and it came to {shown(tried.seen)}",
         )
         for name in tried.names[:-1]:
             settled = answers[name].kind in PASSING or name in reads
-            hold(
+            expect(
                 settled and not answers[name].ok,
                 f"{name} said {shown(answers[name])}, and another one was asked",
             )

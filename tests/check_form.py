@@ -14,8 +14,8 @@ from typing import Any, Literal
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.check_toolbox import expect
 from tests.goal_worlds import objection
-from tests.plan_worlds import hold
 
 Make = Callable[..., Any]
 
@@ -75,14 +75,14 @@ WRONG: tuple[tuple[Any, str], ...] = (
 )
 
 
-def hold_refused(make: Make, form: Any, answer: Any, named: str = "") -> None:
+def expect_refused(make: Make, form: Any, answer: Any, named: str = "") -> None:
     said = objection(make(form), answer)
     story = f"the form is {form.__name__}, the answer {str(answer)[:80]!r}"
-    hold(
+    expect(
         isinstance(said, str) and bool(said.strip()),
         f"{story}, and it is not refused in words but by {said!r}",
     )
-    hold(named in said, f"{story}: what is wrong is {named!r}, and the objection does not name it: {said}")
+    expect(named in said, f"{story}: what is wrong is {named!r}, and the objection does not name it: {said}")
 
 
 def what_fits_passes(make: Make) -> None:
@@ -92,28 +92,28 @@ def what_fits_passes(make: Make) -> None:
     ]
     for answer in (*texts, f"\n {texts[0]}\n", json.dumps(GOOD | {"sky": "Cloudy"})):
         said = objection(make(Outing), answer)
-        hold(said is None, f"the answer {answer!r} has the form, and it is refused: {said}")
+        expect(said is None, f"the answer {answer!r} has the form, and it is refused: {said}")
 
 
 def what_does_not_fit_is_refused(make: Make) -> None:
     """Prose, half an object, a wrong or missing field: refused in words that name it."""
     for answer, named in WRONG:
-        hold_refused(make, Outing, answer, named)
+        expect_refused(make, Outing, answer, named)
 
 
 def no_half_of_an_object_passes(make: Make) -> None:
     """An answer that was cut off anywhere is not complete."""
     whole = json.dumps(GOOD, ensure_ascii=False)
     for end in range(len(whole)):
-        hold_refused(make, Outing, whole[:end])
+        expect_refused(make, Outing, whole[:end])
 
 
 def what_the_form_raises_is_an_objection(make: Make) -> None:
     """A form may refuse what its annotations cannot say; the run does not break down at it."""
-    hold_refused(make, by_train, '{"city": "北京", "price": -5}', "the price must be above 0")
-    hold_refused(make, strange, '{"city": "北京"}')
+    expect_refused(make, by_train, '{"city": "北京", "price": -5}', "the price must be above 0")
+    expect_refused(make, strange, '{"city": "北京"}')
     said = objection(make(by_train), '{"city": "北京", "price": 5}')
-    hold(said is None, f"the form has nothing against this price, and it is refused: {said}")
+    expect(said is None, f"the form has nothing against this price, and it is refused: {said}")
 
 
 def it_says_something_of_everything(make: Make) -> None:
@@ -137,9 +137,9 @@ def it_says_something_of_everything(make: Make) -> None:
         said = objection(make(Outing), answer)
         if said is None:
             given = json.loads(answer)
-            hold(set(fields) <= set(given), f"{answer!r} passed, and lacks {set(fields) - set(given)}")
+            expect(set(fields) <= set(given), f"{answer!r} passed, and lacks {set(fields) - set(given)}")
         else:
-            hold(
+            expect(
                 isinstance(said, str) and bool(said), f"{answer!r} is refused by {said!r}, which is no words"
             )
 
@@ -158,7 +158,7 @@ def any_answer_that_fits_passes(make: Make) -> None:
     @given(drawn)
     def fit(fields: dict[str, Any]) -> None:
         said = objection(make(Outing), json.dumps(fields))
-        hold(said is None, f"{json.dumps(fields)} has the form, and it is refused: {said}")
+        expect(said is None, f"{json.dumps(fields)} has the form, and it is refused: {said}")
 
     fit()
 

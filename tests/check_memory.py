@@ -46,7 +46,7 @@ def a_later_run_remembers(make: MakeMemory) -> None:
 def what_was_kept_on_a_task_is_recalled_on_it(make: MakeMemory) -> None:
     """The same task brings its lesson back, whatever text the two are."""
 
-    @settings(database=None, max_examples=30)
+    @settings(database=None, max_examples=20)
     @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=3))
     def prove(pairs: list[tuple[str, str]]) -> None:
         with a_path() as path:

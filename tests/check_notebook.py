@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import estimate_tokens
-from chapters.ch28_layered_memory import Store
+from paradigms.store import Store
 from tests.check_store import a_path
 from tests.check_toolbox import expect
 
@@ -61,7 +61,7 @@ def what_is_shown_fits_its_room(notebook: MakeNotebook) -> None:
 
         fits([("日程", "上午\n下午")], 200)
         fits([(f"第{number}天", "去很多地方，" * 30) for number in range(9)], 300)
-        settings(database=None, max_examples=25)(
+        settings(database=None, max_examples=15)(
             given(st.lists(a_note, min_size=1, max_size=8), rooms)(fits)
         )()
 

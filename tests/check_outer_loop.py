@@ -17,6 +17,7 @@ from paradigms.evaluators import judged_by_model
 from paradigms.outer_loop import LongTermMemory, Pursuit
 from paradigms.planning import GaveUp, model_planner
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 from tests.plan_worlds import (
     PLANS,
     TASK,
@@ -24,7 +25,6 @@ from tests.plan_worlds import (
     TOOLS,
     Luck,
     Played,
-    hold,
     hold_an_honest_ending,
     hold_the_same_again,
     inner_limits,
@@ -87,13 +87,15 @@ def it_ends_within_its_bound(make: Make) -> None:
         caps = {"limits": outer, "replans": replans, "depth": depth}
         played = run(make, luck, inner, memory=memory, **caps, **options)
         most, attempts = bound(inner, outer, replans), played.value.attempts
-        hold(played.effects <= most, f"{played.effects} effects, and {most} were possible: {luck}")
-        hold(
+        expect(played.effects <= most, f"{played.effects} effects, and {most} were possible: {luck}")
+        expect(
             len(attempts) <= 1 + replans * (LONGEST + 1),
             f"{len(attempts)} attempts, {replans} replans: {luck}",
         )
         deepest = max((attempt.goal.depth for attempt in attempts), default=1)
-        hold(deepest <= depth, f"a goal lies at depth {deepest}, and {depth} is the deepest allowed: {luck}")
+        expect(
+            deepest <= depth, f"a goal lies at depth {deepest}, and {depth} is the deepest allowed: {luck}"
+        )
 
     check()
 
@@ -111,12 +113,12 @@ def its_ending_is_honest(make: Make) -> None:
         reached = bool(pursuit.attempts) and pursuit.attempts[-1].deviation == ""
         if pursuit.answer is not None:
             last = pursuit.attempts[-1]
-            hold(
+            expect(
                 reached and last.goal.text == TASK,
                 f"there is an answer, and {last.goal.text} came last: {luck}",
             )
-            hold(last.result.answer == pursuit.answer, f"the answer is not that of the task: {luck}")
-        hold(
+            expect(last.result.answer == pursuit.answer, f"the answer is not that of the task: {luck}")
+        expect(
             (pursuit.answer is None) == bool(pursuit.open), f"the goals {pursuit.open} are still open: {luck}"
         )
 
@@ -132,17 +134,17 @@ def what_was_missed_gets_sub_goals(make: Make) -> None:
     ):
         pursuit = run(make, Luck((TWO,), thoughts)).value
         found, goals = told(pursuit), [attempt.goal.text for attempt in pursuit.attempts]
-        hold(found == due, f"the attempts should have gone {due}, and went {found}")
+        expect(found == due, f"the attempts should have gone {due}, and went {found}")
         for depth in (2, 3):
             subs = [goal.text for goal, _, missed in pursuit.attempts if goal.depth == depth and not missed]
-            hold(subs in ([], ["看天气", "订票"]), f"the plan is 看天气, 订票, and the goals went {goals}")
+            expect(subs in ([], ["看天气", "订票"]), f"the plan is 看天气, 订票, and the goals went {goals}")
 
 
 def what_lies_too_deep_is_handed_up(make: Make) -> None:
     """At the deepest level a failure ends the plan that it belongs to, and the goal below is planned anew."""
     luck = Luck((TWO,), (ADMIT, ADMIT, DONE, DONE, DONE))
     found = told(run(make, luck, depth=2).value)
-    hold(found == "1- 2- 2+ 2+ 1+", f"with a depth of 2 the attempts went {found}, not 1- 2- 2+ 2+ 1+")
+    expect(found == "1- 2- 2+ 2+ 1+", f"with a depth of 2 the attempts went {found}, not 1- 2- 2+ 2+ 1+")
 
 
 def replans_are_capped(make: Make) -> None:
@@ -150,24 +152,24 @@ def replans_are_capped(make: Make) -> None:
     for replans in range(4):
         played = run(make, Luck((TWO,), (ADMIT,)), replans=replans)
         pursuit, asked = played.value, len(played.requests) - len(played.value.attempts)
-        hold(asked == replans, f"with {replans} replans, the planner was asked {asked} times")
-        hold(
+        expect(asked == replans, f"with {replans} replans, the planner was asked {asked} times")
+        expect(
             pursuit.stop is GaveUp.NOT_REACHED, f"nothing was reached, and it ended with {pursuit.stop.name}"
         )
-        hold("没有票" in pursuit.problem, f"it does not say why: {pursuit.problem}")
+        expect("没有票" in pursuit.problem, f"it does not say why: {pursuit.problem}")
 
 
 def no_plan_is_no_success(make: Make) -> None:
     """Sub-goals that cannot be read are asked for again, a bounded number of times, and then told of."""
     pursuit = run(make, Luck(("I will think about it.",), (ADMIT,))).value
-    hold(pursuit.stop is GaveUp.NO_PLAN, f"there was no plan, and it ended with {pursuit.stop.name}")
-    hold(len(pursuit.attempts) == 1, f"there was no plan, and it made {len(pursuit.attempts)} attempts")
+    expect(pursuit.stop is GaveUp.NO_PLAN, f"there was no plan, and it ended with {pursuit.stop.name}")
+    expect(len(pursuit.attempts) == 1, f"there was no plan, and it made {len(pursuit.attempts)} attempts")
 
 
 def failed_calls_reach_nothing(make: Make) -> None:
     """A goal whose calls have all failed was not reached, whatever the model says of it."""
     pursuit = run(make, Luck(thoughts=(BREAK, DONE)), replans=0).value
-    hold(pursuit.answer is None, f"every call failed, and it is believed: {pursuit.answer!r}")
+    expect(pursuit.answer is None, f"every call failed, and it is believed: {pursuit.answer!r}")
 
 
 def unclear_is_not_reached(make: Make) -> None:
@@ -175,9 +177,9 @@ def unclear_is_not_reached(make: Make) -> None:
     for said in ("false", "not 9/10", "", "yes!", "Score: 11/10", TimeoutError()):
         luck = Luck(judgements=(said,))
         pursuit = run(make, luck, evaluate=judged_by_model(), replans=0).value
-        hold(pursuit.answer is None, f"the judge said {said!r}, and that was taken for a yes")
+        expect(pursuit.answer is None, f"the judge said {said!r}, and that was taken for a yes")
     pursuit = run(make, Luck(judgements=("Score: 1",)), evaluate=judged_by_model(), replans=0).value
-    hold(pursuit.answer == "好了", f"the judge said 1, and it ended with {pursuit.problem}")
+    expect(pursuit.answer == "好了", f"the judge said 1, and it ended with {pursuit.problem}")
 
 
 def working_memory_reaches_the_prompt(make: Make) -> None:
@@ -187,24 +189,26 @@ def working_memory_reaches_the_prompt(make: Make) -> None:
     played = run(make, Luck((TWO,), (ADMIT, DONE, DONE, DONE)), memory=memory)
     prompts = ["\n".join(message.content for message in request.messages) for request in played.requests]
     for number, prompt in enumerate(prompts, 1):
-        hold("星期一闭馆" in prompt, f"request {number} does not say what is remembered")
-    hold(
+        expect("星期一闭馆" in prompt, f"request {number} does not say what is remembered")
+    expect(
         "没有票" in prompts[2] and f"{TASK} > 看天气" in prompts[2],
         "the stack and the deviation are not shown",
     )
-    hold("看天气: 好了" in prompts[3], "what the first sub-goal reached is not shown to the second")
+    expect("看天气: 好了" in prompts[3], "what the first sub-goal reached is not shown to the second")
 
 
 def what_was_learned_outlives_the_run(make: Make) -> None:
     """Lessons are kept after each attempt, also where the run is cut short; the next recalls them (EA16)."""
     memory = LongTermMemory()
     first = run(make, Luck((TWO,), (ADMIT, DONE)), memory=memory, limits=Limits(model_calls=2)).value
-    hold(first.stop is StopReason.MODEL_CALLS, f"two model calls, and it ended with {first.stop.name}")
+    expect(first.stop is StopReason.MODEL_CALLS, f"two model calls, and it ended with {first.stop.name}")
     kept = [lesson for _, lesson in memory.lessons]
-    hold(any("没有票" in lesson for lesson in kept), f"the run was cut short, and what it learned is {kept}")
-    hold(list(first.learned) == kept, f"it says that it learned {first.learned}, and kept {kept}")
+    expect(
+        any("没有票" in lesson for lesson in kept), f"the run was cut short, and what it learned is {kept}"
+    )
+    expect(list(first.learned) == kept, f"it says that it learned {first.learned}, and kept {kept}")
     second = run(make, Luck(), memory=memory).value
-    hold(set(second.recalled) == set(kept), f"the next run recalls {second.recalled}, not {kept}")
+    expect(set(second.recalled) == set(kept), f"the next run recalls {second.recalled}, not {kept}")
 
 
 def a_broken_memory_loses_nothing(make: Make) -> None:
@@ -213,8 +217,8 @@ def a_broken_memory_loses_nothing(make: Make) -> None:
         pursuit = run(make, Luck(), memory=BrokenMemory()).value
     except EffectFailed as failure:
         raise BrokenPromise(f"the memory failed, and the run with it: {failure}") from failure
-    hold(pursuit.answer == "好了", f"the memory failed, and with it the run: {pursuit.problem}")
-    hold(pursuit.learned == (), f"nothing was kept, and it says it learned {pursuit.learned}")
+    expect(pursuit.answer == "好了", f"the memory failed, and with it the run: {pursuit.problem}")
+    expect(pursuit.learned == (), f"nothing was kept, and it says it learned {pursuit.learned}")
 
 
 def nothing_in_hand_is_lost(make: Make) -> None:
@@ -222,9 +226,9 @@ def nothing_in_hand_is_lost(make: Make) -> None:
     for calls, attempts in ((1, "1-"), (2, "1- 2-"), (3, "1- 2+ 2-"), (4, "1- 2+ 2+ 1-")):
         pursuit = run(make, Luck((TWO,), (ADMIT, DONE, DONE, DONE)), limits=Limits(model_calls=calls)).value
         found = told(pursuit)
-        hold(found == attempts, f"after {calls} model calls the attempts are {found}, not {attempts}")
-        hold(pursuit.stop is StopReason.MODEL_CALLS, f"after {calls} model calls: {pursuit.stop.name}")
-        hold(bool(pursuit.open), "the goals that are left are not told")
+        expect(found == attempts, f"after {calls} model calls the attempts are {found}, not {attempts}")
+        expect(pursuit.stop is StopReason.MODEL_CALLS, f"after {calls} model calls: {pursuit.stop.name}")
+        expect(bool(pursuit.open), "the goals that are left are not told")
 
 
 def it_does_the_same_again(make: Make) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paradigms.plan import Plan, UnreadablePlan
-from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Read = Callable[[str, int], Plan]
 LONGEST = 12
@@ -106,13 +106,8 @@ def _read(read: Read, text: str) -> Plan | None:
     try:
         return read(text, LONGEST)
     except UnreadablePlan as problem:
-        _hold(bool(str(problem).strip()), f"{text!r} is refused, and nobody is told why")
+        expect(bool(str(problem).strip()), f"{text!r} is refused, and nobody is told why")
         return None
-
-
-def _hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
 
 
 def _goals(plan: Plan | None) -> tuple[str, ...]:
@@ -127,30 +122,30 @@ def the_cases_come_out_right(read: Read) -> None:
     for text, goals in R01:
         plan = _read(read, text)
         due = f"the steps {goals}" if goals else "a problem"
-        _hold(_goals(plan) == goals and (plan is None) == (not goals), f"{text!r} is {due}, not {plan}")
+        expect(_goals(plan) == goals and (plan is None) == (not goals), f"{text!r} is {due}, not {plan}")
 
 
 def any_layout_is_read(read: Read) -> None:
     """Numbers in any style, bullets, fences, JSON, prose around it: always the same two steps."""
     for text in LAYOUTS:
         plan = _read(read, text)
-        _hold(_goals(plan) == ("find", "sum"), f"{text!r} has the steps 'find' and 'sum', not {plan}")
+        expect(_goals(plan) == ("find", "sum"), f"{text!r} has the steps 'find' and 'sum', not {plan}")
         needs = [step.needs for step in plan or ()]
-        _hold(needs == [(), (1,)], f"in {text!r} the second step needs the first: {needs}")
+        expect(needs == [(), (1,)], f"in {text!r} the second step needs the first: {needs}")
 
 
 def details_stay_with_their_step(read: Read) -> None:
     """What is indented or stands right below belongs to the step above; other lists are no steps."""
     for text, goals in DETAILS:
         plan = _read(read, text)
-        _hold(_goals(plan) == goals, f"{text!r} has the steps {goals}, not {plan}")
+        expect(_goals(plan) == goals, f"{text!r} has the steps {goals}, not {plan}")
 
 
 def what_is_no_plan_is_a_problem(read: Read) -> None:
     """No plan is ever read as a plan without steps, nor one that cannot be followed as if it could."""
     for text in NO_PLANS:
         plan = _read(read, text)
-        _hold(plan is None, f"{text!r} holds no plan that could be followed, and was read as {plan}")
+        expect(plan is None, f"{text!r} holds no plan that could be followed, and was read as {plan}")
 
 
 words = st.text(st.sampled_from("abcdef查天气"), min_size=1, max_size=8)
@@ -183,7 +178,7 @@ def what_was_written_is_what_is_read(read: Read) -> None:
         listed = gap.join(f"{indent}{marker.format(number)}{goal}" for number, goal in enumerate(goals, 1))
         text = f"Here you are.\n```\n{listed}\n```\nDone." if fenced else listed
         plan = _read(read, text)
-        _hold(_goals(plan) == tuple(goals), f"{text!r} has the steps {goals}, and was read as {plan}")
+        expect(_goals(plan) == tuple(goals), f"{text!r} has the steps {goals}, and was read as {plan}")
 
     check()
 
@@ -206,15 +201,15 @@ def needs_are_read(read: Read) -> None:
         text = _data_with(needs) if as_data else _list_with(needs)
         plan = _read(read, text)
         found = tuple(step.needs for step in plan or ())
-        _hold(found == due, f"{text!r}: the steps need {due}, and were read as needing {found}")
-        _hold(
+        expect(found == due, f"{text!r}: the steps need {due}, and were read as needing {found}")
+        expect(
             _goals(plan) == ("do it",) * len(needs),
             f"{text!r}: what is needed is no part of the goal: {plan}",
         )
 
     for text, meant in NEEDS:
         plan = _read(read, text)
-        _hold(tuple(step.needs for step in plan or ()) == meant, f"{text!r}: needs {meant}, not {plan}")
+        expect(tuple(step.needs for step in plan or ()) == meant, f"{text!r}: needs {meant}, not {plan}")
     check()
 
 
@@ -270,11 +265,11 @@ def it_reads_or_refuses(read: Read) -> None:
         if plan is None:
             return
         numbers = [step.number for step in plan]
-        _hold(0 < len(plan) <= LONGEST, f"{text!r} came to {len(plan)} steps")
-        _hold(numbers == list(range(1, len(plan) + 1)), f"{text!r}: the steps have the numbers {numbers}")
-        _hold(all(step.goal.strip() for step in plan), f"{text!r}: a step says nothing: {plan}")
+        expect(0 < len(plan) <= LONGEST, f"{text!r} came to {len(plan)} steps")
+        expect(numbers == list(range(1, len(plan) + 1)), f"{text!r}: the steps have the numbers {numbers}")
+        expect(all(step.goal.strip() for step in plan), f"{text!r}: a step says nothing: {plan}")
         backwards = all(0 < need < step.number for step in plan for need in step.needs)
-        _hold(backwards, f"{text!r}: a step needs one that does not come before it: {plan}")
+        expect(backwards, f"{text!r}: a step needs one that does not come before it: {plan}")
 
     check()
 

@@ -17,6 +17,7 @@ from agentloop import Limits, StopReason
 from paradigms.evaluators import judged_by_model
 from paradigms.plan_and_solve import Solution, Status
 from paradigms.planning import GaveUp, model_planner
+from tests.check_toolbox import expect
 from tests.plan_worlds import (
     PLANS,
     TASK,
@@ -24,7 +25,6 @@ from tests.plan_worlds import (
     TOOLS,
     Luck,
     Played,
-    hold,
     hold_an_honest_ending,
     hold_the_same_again,
     inner_limits,
@@ -68,11 +68,13 @@ def it_ends_within_its_bound(make: Make) -> None:
         evaluate = judged_by_model() if judge else None
         played = run(make, luck, inner, limits=outer, replans=replans, evaluate=evaluate)
         most = bound(inner, outer, replans)
-        hold(played.effects <= most, f"{played.effects} effects, and {most} were possible: {luck}")
+        expect(played.effects <= most, f"{played.effects} effects, and {most} were possible: {luck}")
         calls = len(played.requests)
-        hold(calls <= outer.model_calls, f"{calls} model calls, and {outer.model_calls} were allowed: {luck}")
+        expect(
+            calls <= outer.model_calls, f"{calls} model calls, and {outer.model_calls} were allowed: {luck}"
+        )
         plans = {report.plan for report in played.value.steps}
-        hold(len(plans) <= replans + 1, f"{len(plans)} plans were made with {replans} replans: {luck}")
+        expect(len(plans) <= replans + 1, f"{len(plans)} plans were made with {replans} replans: {luck}")
 
     check()
 
@@ -89,16 +91,16 @@ def its_ending_is_honest(make: Make) -> None:
         if solution.answer is not None:
             last = [report for report in solution.steps if report.plan == solution.steps[-1].plan]
             undone = [report.step.number for report in last if report.status is not Status.DONE]
-            hold(bool(last) and not undone, f"it has an answer, and steps {undone} are not done: {luck}")
+            expect(bool(last) and not undone, f"it has an answer, and steps {undone} are not done: {luck}")
         for report in solution.steps:
             ran = report.result is not None
-            hold(
+            expect(
                 ran == (report.status in (Status.DONE, Status.FAILED)), f"{report.status.name} and ran: {ran}"
             )
-            hold(
+            expect(
                 (report.failed is not None) == (report.status is Status.SKIPPED), f"because of whom? {report}"
             )
-            hold(
+            expect(
                 report.status is not Status.DONE or report.result.answer is not None,
                 f"done, no answer: {report}",
             )
@@ -117,18 +119,20 @@ def no_step_runs_on_a_failed_one(make: Make) -> None:
             solution = run(make, luck, Limits(rounds=1), replans=0).value
             story = f"the first step of {plan!r} fails, and the steps end as"
             found = " ".join(report.status.name for report in solution.steps)
-            hold(found == statuses, f"{story} {found}, not {statuses}")
+            expect(found == statuses, f"{story} {found}, not {statuses}")
             because = [report.failed for report in solution.steps]
-            hold(because == culprits, f"{story} skipped because of {because}, not {culprits}")
-            hold(solution.answer is None, f"{story} {found}, and yet there is the answer {solution.answer!r}")
+            expect(because == culprits, f"{story} skipped because of {because}, not {culprits}")
+            expect(
+                solution.answer is None, f"{story} {found}, and yet there is the answer {solution.answer!r}"
+            )
 
 
 def an_answer_rests_on_something(make: Make) -> None:
     """A step whose calls have all failed has failed, whatever the model says of it."""
     solution = run(make, Luck((PLANS[3],), (BREAK, DONE)), replans=0).value
-    hold(solution.answer is None, f"every call of the step failed, and it is believed: {solution.answer!r}")
+    expect(solution.answer is None, f"every call of the step failed, and it is believed: {solution.answer!r}")
     solution = run(make, Luck((PLANS[3],), (BREAK, LOOK, DONE)), replans=0).value
-    hold(
+    expect(
         solution.answer == "好了",
         f"the second call succeeded, and the step is not believed: {solution.problem}",
     )
@@ -139,12 +143,14 @@ def no_plan_is_no_success(make: Make) -> None:
     for plan in ("I will think about it.", "", "[]"):
         played = run(make, Luck((plan,)))
         solution = played.value
-        hold(solution.stop is GaveUp.NO_PLAN, f"the plan is {plan!r}, and it ended with {solution.stop.name}")
-        hold(solution.steps == (), f"the plan is {plan!r}, and it ran the steps {solution.steps}")
+        expect(
+            solution.stop is GaveUp.NO_PLAN, f"the plan is {plan!r}, and it ended with {solution.stop.name}"
+        )
+        expect(solution.steps == (), f"the plan is {plan!r}, and it ran the steps {solution.steps}")
         asked = len(played.requests)
-        hold(asked == ASKS, f"the plan is {plan!r}, and {asked} requests were made: {ASKS} are allowed")
+        expect(asked == ASKS, f"the plan is {plan!r}, and {asked} requests were made: {ASKS} are allowed")
     played = run(make, Luck(("I will think about it.", PLANS[3])))
-    hold(
+    expect(
         played.value.answer == "好了", f"the second reply is a plan, and it ended with {played.value.problem}"
     )
 
@@ -154,8 +160,10 @@ def replans_are_capped(make: Make) -> None:
     for replans in range(3):
         solution = run(make, Luck((PLANS[0],), (ADMIT,)), replans=replans).value
         plans = Counter(report.plan for report in solution.steps)
-        hold(len(plans) == replans + 1, f"with {replans} replans there were {len(plans)} plans")
-        hold(solution.stop is GaveUp.NOT_REACHED, f"no plan is left, and it ended with {solution.stop.name}")
+        expect(len(plans) == replans + 1, f"with {replans} replans there were {len(plans)} plans")
+        expect(
+            solution.stop is GaveUp.NOT_REACHED, f"no plan is left, and it ended with {solution.stop.name}"
+        )
 
 
 def a_new_plan_is_told_why(make: Make) -> None:
@@ -164,12 +172,14 @@ def a_new_plan_is_told_why(make: Make) -> None:
     asked = [
         request.messages[1].content for request in played.requests if "make plans" in str(request.messages)
     ]
-    hold(
+    expect(
         len(asked) == 2, f"a step failed and one replan is allowed: the planner was asked {len(asked)} times"
     )
     for due in ("没有票", "看天气", "好了"):
-        hold(due in asked[1], f"the planner is not told {due!r}: {asked[1]}")
-    hold(played.value.answer == "好了", f"the second plan is done, and it ended with {played.value.problem}")
+        expect(due in asked[1], f"the planner is not told {due!r}: {asked[1]}")
+    expect(
+        played.value.answer == "好了", f"the second plan is done, and it ended with {played.value.problem}"
+    )
 
 
 def a_changed_world_is_planned_for(make: Make) -> None:
@@ -177,14 +187,14 @@ def a_changed_world_is_planned_for(make: Make) -> None:
     luck = Luck((PLANS[0], PLANS[3]), news=(None, "闭馆了", "闭馆了", "闭馆了"))
     played = run(make, luck, replans=2)
     statuses = " ".join(f"{report.plan}:{report.status.name}" for report in played.value.steps)
-    hold(
+    expect(
         statuses == "1:DONE 1:DONE 1:NOT_RUN 2:DONE", f"news came before step 3, and the steps are {statuses}"
     )
     told = any("闭馆了" in message.content for request in played.requests for message in request.messages)
-    hold(told, "the planner was not told what has changed")
+    expect(told, "the planner was not told what has changed")
     played = run(make, Luck((PLANS[0],), news=("下雨了",) * 9), replans=2)
     plans = {report.plan for report in played.value.steps}
-    hold(plans == {1, 2}, f"the same news came again and again, and there were {len(plans)} plans")
+    expect(plans == {1, 2}, f"the same news came again and again, and there were {len(plans)} plans")
 
 
 def nothing_in_hand_is_lost(make: Make) -> None:
@@ -193,18 +203,18 @@ def nothing_in_hand_is_lost(make: Make) -> None:
     for calls in range(1, 4):
         solution = run(make, Luck((PLANS[0],)), limits=Limits(model_calls=calls)).value
         done = [report for report in solution.steps if report.status is Status.DONE]
-        hold(solution.stop is StopReason.MODEL_CALLS, f"after {calls} model calls: {solution.stop.name}")
-        hold(
+        expect(solution.stop is StopReason.MODEL_CALLS, f"after {calls} model calls: {solution.stop.name}")
+        expect(
             len(done) == calls - 1, f"after {calls} model calls, {len(done)} steps are done, not {calls - 1}"
         )
-        hold(len(solution.steps) == len(whole.steps), f"after {calls} model calls, steps are missing")
+        expect(len(solution.steps) == len(whole.steps), f"after {calls} model calls, steps are missing")
 
 
 def its_own_limit_fails_a_step_alone(make: Make) -> None:
     """A step that used up its own allowance has failed; the run goes on, and plans again."""
     luck = Luck((PLANS[3],), (LOOK, DONE))
     solution = run(make, luck, Limits(model_calls=1), replans=1).value
-    hold(solution.answer == "好了", f"a step ran out of calls, the next plan would do: {solution.problem}")
+    expect(solution.answer == "好了", f"a step ran out of calls, the next plan would do: {solution.problem}")
 
 
 def it_does_the_same_again(make: Make) -> None:

@@ -23,8 +23,8 @@ from agentloop import (
     World,
     drive,
 )
+from tests.check_toolbox import expect
 from tests.goal_worlds import MOVES, TASK, TOOLS, WIDE, moves, played
-from tests.plan_worlds import hold
 
 Make = Callable[..., Any]
 
@@ -34,13 +34,13 @@ def never(context: LoopContext, answer: Any) -> str:
     return "not yet"
 
 
-def hold_right(make: Make, most: int, made: Sequence[str], result: Result) -> None:
+def expect_right(make: Make, most: int, made: Sequence[str], result: Result) -> None:
     """Hold a run, in which every answer was refused, against what is due."""
     sequence = [made[min(number, len(made) - 1)] for number in range(WIDE.rounds)]
     rounds = [number for number, move in enumerate(sequence, 1) if move == "answer"]
     due = StopReason.STAGNATED if len(rounds) > most else StopReason.MAX_ITERATIONS
     at = rounds[most] if len(rounds) > most else WIDE.rounds
-    hold(
+    expect(
         (result.stop, result.control.rounds) == (due, at),
         f"{most} refusals are allowed, the moves are {', '.join(made)} (the last of them for ever), and each "
         f"answer is refused: due is {due.name} in round {at}, and it ended with {result.stop.name} in round "
@@ -51,26 +51,26 @@ def hold_right(make: Make, most: int, made: Sequence[str], result: Result) -> No
 def it_allows_exactly_so_many(make: Make) -> None:
     """A run survives exactly ``most`` refusals; the next one ends it with STAGNATED."""
     for most in range(4):
-        hold_right(make, most, ("answer",), played(("answer",), accept=never, stops=(make(most),)))
+        expect_right(make, most, ("answer",), played(("answer",), accept=never, stops=(make(most),)))
 
 
 def it_counts_over_the_run(make: Make) -> None:
     """Refusals are counted in the whole run: a look in between forgives none."""
     made = ("answer", "look", "answer", "mumble", "answer", "look")
-    hold_right(make, 2, made, played(made, accept=never, stops=(make(2),)))
+    expect_right(make, 2, made, played(made, accept=never, stops=(make(2),)))
 
 
 def it_counts_nothing_else(make: Make) -> None:
     """Failed calls, invented tools and replies that cannot be read are no refused answers."""
     for move in ("fail", "mumble", "invent a tool", "look twice"):
-        hold_right(make, 0, (move,), played((move,), accept=never, stops=(make(0),)))
+        expect_right(make, 0, (move,), played((move,), accept=never, stops=(make(0),)))
 
     def refuse(call: Any) -> Observation:
         return Observation("not allowed", False, Kind.REFUSED)
 
     loop = AgentLoop(lambda context: MOVES["look"], refuse, stops=(make(0),), limits=WIDE)
     stop = drive(loop.run(TASK), World(inline=True)).stop
-    hold(
+    expect(
         stop is StopReason.MAX_ITERATIONS,
         f"a guard refuses each call, no answer was refused, and it ended with {stop.name}",
     )
@@ -83,14 +83,14 @@ def an_accepted_answer_wins(make: Make) -> None:
         return "not yet" if len(context.turns) < 2 else None
 
     result = played(("answer",), accept=third_time, stops=(make(2),))
-    hold(result.answer == "长城", f"the third answer is accepted, and it ended with {result.stop.name}")
+    expect(result.answer == "长城", f"the third answer is accepted, and it ended with {result.stop.name}")
 
 
 def its_ending_is_no_success(make: Make) -> None:
     """Where it ends a run there is no answer, and each refusal stands in the turns."""
     result = played(("answer",), accept=never, stops=(make(1),))
-    hold(result.answer is None, f"every answer was refused, and yet there is the answer {result.answer!r}")
-    hold(len(result.turns) == 2, f"two answers were refused, and there are {len(result.turns)} turns")
+    expect(result.answer is None, f"every answer was refused, and yet there is the answer {result.answer!r}")
+    expect(len(result.turns) == 2, f"two answers were refused, and there are {len(result.turns)} turns")
 
 
 def runs_share_nothing(make: Make) -> None:
@@ -98,12 +98,12 @@ def runs_share_nothing(make: Make) -> None:
     rule = make(1)
     for number in (1, 2):
         rounds = played(("answer",), accept=never, stops=(rule,)).control.rounds
-        hold(rounds == 2, f"the second refusal ends a run, and run {number} took {rounds} rounds")
+        expect(rounds == 2, f"the second refusal ends a run, and run {number} took {rounds} rounds")
     loop = AgentLoop(lambda context: Finish("长城"), accept=never, stops=(rule,), limits=Limits(failures=9))
     waiting = loop.run(TASK)
     next(waiting)  # begun, and left standing
     rounds = drive(loop.run(TASK), World(tools=TOOLS, inline=True)).control.rounds
-    hold(rounds == 2, f"beside another run, it took {rounds} rounds instead of 2")
+    expect(rounds == 2, f"beside another run, it took {rounds} rounds instead of 2")
     waiting.close()
 
 
@@ -111,7 +111,9 @@ def asked_twice_it_counts_once(make: Make) -> None:
     """A rule that is asked twice about the same turn (another rule holds it, too) counts it once."""
     rule = make(1)
     rounds = played(("answer",), accept=never, stops=(rule, rule)).control.rounds
-    hold(rounds == 2, f"the second refusal ends a run; the rule is given twice, and it took {rounds} rounds")
+    expect(
+        rounds == 2, f"the second refusal ends a run; the rule is given twice, and it took {rounds} rounds"
+    )
 
 
 def it_counts_as_it_says(make: Make) -> None:
@@ -119,7 +121,7 @@ def it_counts_as_it_says(make: Make) -> None:
 
     @given(moves.filter(bool), st.integers(0, 4))
     def count(made: list[str], most: int) -> None:
-        hold_right(make, most, made, played(made, accept=never, stops=(make(most),)))
+        expect_right(make, most, made, played(made, accept=never, stops=(make(most),)))
 
     count()
 

@@ -40,6 +40,7 @@ from agentloop import (
 from chapters.ch19_retry_with_backoff import Patience
 from fake_llm import FakeClock
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Retry = Callable[..., Callable[[ToolCall], Any]]
 
@@ -117,11 +118,6 @@ def looped(make: Retry, tool: Attempts, limits: Limits, idempotent: bool = False
     return drive(loop.run("ask"), tool.world)
 
 
-def hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
-
-
 def shown(seen: Observation) -> str:
     """An observation in a few words."""
     return f"{'a success' if seen.ok else 'a failure'} ({seen.kind.name}) {on_one_line(seen.text)!r}"
@@ -140,10 +136,10 @@ examples = settings(deadline=None, database=None, max_examples=60)
 def a_success_is_passed_on_as_it_is(make: Retry) -> None:
     """A success is passed on word for word, and one that comes at once costs not a single effect more."""
     once = played(make, [GOOD])
-    hold(once.seen == GOOD, f"the tool said {shown(GOOD)}, and the guard made of it {shown(once.seen)}")
-    hold(once.effects == ["CallTool"], f"a success at once took the effects {once.effects}")
+    expect(once.seen == GOOD, f"the tool said {shown(GOOD)}, and the guard made of it {shown(once.seen)}")
+    expect(once.effects == ["CallTool"], f"a success at once took the effects {once.effects}")
     later = played(make, [DOWN, GOOD])
-    hold(
+    expect(
         later.seen == GOOD,
         f"the tool failed, then said {shown(GOOD)}; the guard made of it {shown(later.seen)}",
     )
@@ -155,11 +151,11 @@ def what_may_pass_is_tried_again(make: Retry) -> None:
         for attempts in (1, 2, 4):
             tried = played(make, [DOWN] * failures + [GOOD], replace(PATIENCE, attempts=attempts))
             due = min(failures + 1, attempts)
-            hold(
+            expect(
                 len(tried.at) == due,
                 f"{failures} failures, {attempts} attempts allowed, {len(tried.at)} made",
             )
-            hold(
+            expect(
                 tried.seen.ok == (failures < attempts),
                 f"it came to {shown(tried.seen)} after {failures} failures",
             )
@@ -169,11 +165,11 @@ def what_would_fail_again_is_tried_once(make: Retry) -> None:
     """A lasting failure (denied, wrong arguments, refused) is tried once and passed on as it came (C09)."""
     for kind in LASTING:
         tried = played(make, [failed(kind), GOOD], idempotent=True)
-        hold(len(tried.at) == 1, f"{kind.name} does not pass, and it was tried {len(tried.at)} times")
-        hold(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
+        expect(len(tried.at) == 1, f"{kind.name} does not pass, and it was tried {len(tried.at)} times")
+        expect(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
         tried = played(make, [DOWN, failed(kind), GOOD], idempotent=True)
-        hold(len(tried.at) == 2, f"UNAVAILABLE, then {kind.name}: tried {len(tried.at)} times")
-        hold(
+        expect(len(tried.at) == 2, f"UNAVAILABLE, then {kind.name}: tried {len(tried.at)} times")
+        expect(
             tried.seen.kind is kind,
             f"it ended with {kind.name}, and the observation says {shown(tried.seen)}",
         )
@@ -184,11 +180,17 @@ def what_may_have_happened_is_not_repeated(make: Retry) -> None:
     for kind in IN_DOUBT:
         tried = played(make, [failed(kind), GOOD])
         told = tried.seen.text.replace(f"<{kind.name}>", "")
-        hold(len(tried.at) == 1, f"{kind.name}, not idempotent: called {len(tried.at)} times, paid as often")
-        hold(tried.seen.kind is kind, f"nobody knows whether it took effect, and it says {shown(tried.seen)}")
-        hold(told not in ("", tried.seen.text), f"that it was not repeated is not said: {shown(tried.seen)}")
+        expect(
+            len(tried.at) == 1, f"{kind.name}, not idempotent: called {len(tried.at)} times, paid as often"
+        )
+        expect(
+            tried.seen.kind is kind, f"nobody knows whether it took effect, and it says {shown(tried.seen)}"
+        )
+        expect(
+            told not in ("", tried.seen.text), f"that it was not repeated is not said: {shown(tried.seen)}"
+        )
         again = played(make, [failed(kind), GOOD], idempotent=True)
-        hold(again.seen == GOOD, f"{kind.name}, idempotent: it was not called again: {shown(again.seen)}")
+        expect(again.seen == GOOD, f"{kind.name}, idempotent: it was not called again: {shown(again.seen)}")
 
 
 def a_failure_says_how_often_it_was_tried(make: Retry) -> None:
@@ -198,13 +200,13 @@ def a_failure_says_how_often_it_was_tried(make: Retry) -> None:
             patience = replace(PATIENCE, attempts=attempts, allowance=1000.0)
             seen, at, *_ = played(make, [down] * 9 + [GOOD], patience, idempotent=True)
             text = seen.text.replace(down.text, "")
-            hold(
+            expect(
                 len(at) == attempts,
                 f"{attempts} attempts are allowed, and {len(at)} were made: {shown(down)}",
             )
-            hold(down.text in seen.text, f"the failure's own words are gone: {seen.text}")
-            hold(str(attempts) in text, f"tried {attempts} times, and it says: {seen.text}")
-            hold((seen.ok, seen.kind) == (False, down.kind), f"{shown(down)} became {shown(seen)}")
+            expect(down.text in seen.text, f"the failure's own words are gone: {seen.text}")
+            expect(str(attempts) in text, f"tried {attempts} times, and it says: {seen.text}")
+            expect((seen.ok, seen.kind) == (False, down.kind), f"{shown(down)} became {shown(seen)}")
 
 
 def waits_double_up_to_the_longest(make: Retry) -> None:
@@ -213,9 +215,9 @@ def waits_double_up_to_the_longest(make: Retry) -> None:
         patience = Patience(8, 0.5, 6.0, 1000.0, lambda: draw)  # noqa: B023 - called before the next turn
         waits = played(make, [DOWN], patience).waits
         due = [draw * most for most in (0.5, 1.0, 2.0, 4.0, 6.0, 6.0, 6.0)]
-        hold(len(waits) == len(due), f"8 attempts have 7 waits between them, not {waits}")
+        expect(len(waits) == len(due), f"8 attempts have 7 waits between them, not {waits}")
         close = all(abs(wait - each) < 1e-9 for wait, each in zip(waits, due, strict=True))
-        hold(close, f"the draw is {draw}, and the waits are {waits}, not {due}")
+        expect(close, f"the draw is {draw}, and the waits are {waits}, not {due}")
 
 
 def the_allowance_is_kept(make: Retry) -> None:
@@ -237,13 +239,13 @@ def the_allowance_is_kept(make: Retry) -> None:
         tried = played(make, [DOWN], patience, seconds=seconds)
         ends = tried.at[0] + seconds + patience.allowance
         for attempt in tried.at[1:]:
-            hold(
+            expect(
                 attempt <= ends + 1e-6,
                 f"an attempt began at {attempt:g} s; the first failure was at {tried.at[0] + seconds:g} s, "
                 f"and the allowance is {patience.allowance:g} s",
             )
         waits, attempts = len(tried.waits), len(tried.at)
-        hold(waits < attempts, f"{waits} waits for {attempts} attempts: somebody waited, and then gave up")
+        expect(waits < attempts, f"{waits} waits for {attempts} attempts: somebody waited, and then gave up")
 
     check()
 
@@ -255,7 +257,7 @@ def the_servers_word_is_honoured(make: Retry) -> None:
         tried = played(make, [failed(Kind.UNAVAILABLE, word), GOOD])
         waited = sum(tried.waits)
         story = f"the server said {word!r} and the next attempt came after {waited:g} s"
-        hold(len(tried.at) == 2 and seconds <= waited <= seconds + PATIENCE.longest, story)
+        expect(len(tried.at) == 2 and seconds <= waited <= seconds + PATIENCE.longest, story)
 
 
 def what_a_server_cannot_mean_is_overheard(make: Retry) -> None:
@@ -263,7 +265,7 @@ def what_a_server_cannot_mean_is_overheard(make: Retry) -> None:
     past = format_datetime(NOW - timedelta(days=400), usegmt=True)
     for word in ("soon", "", "nan", math.nan, -5, "-5", past, "Foo, 99 Bar 1994 99:99:99 GMT", "\ud800"):
         tried = played(make, [failed(Kind.UNAVAILABLE, word), GOOD])
-        hold(tried.waits == [1.0], f"the server said {word!r}, and the waits were {tried.waits}, not 1 s")
+        expect(tried.waits == [1.0], f"the server said {word!r}, and the waits were {tried.waits}, not 1 s")
 
 
 def what_patience_does_not_cover_is_not_waited_for(make: Retry) -> None:
@@ -273,15 +275,15 @@ def what_patience_does_not_cover_is_not_waited_for(make: Retry) -> None:
         tried = played(make, [failed(Kind.UNAVAILABLE, word), GOOD])
         none = tried.waits == [] and len(tried.at) == 1
         story = f"{len(tried.at)} attempts were made, and the waits were {tried.waits}"
-        hold(none, f"the server said {on_one_line(str(word)[:40])}; {story}")
+        expect(none, f"the server said {on_one_line(str(word)[:40])}; {story}")
         said = tried.seen.kind is Kind.UNAVAILABLE and len(tried.seen.text) > len("<UNAVAILABLE>")
-        hold(said, f"why it is not tried again is not told: {shown(tried.seen)}")
+        expect(said, f"why it is not tried again is not told: {shown(tried.seen)}")
 
 
 def every_attempt_is_the_same_call(make: Retry) -> None:
     """All attempts carry the call's id, so that a tool can refuse to act twice."""
     tried = played(make, [DOWN, DOWN, GOOD])
-    hold(tried.ids == [CALL.id] * 3, f"the attempts of call {CALL.id} came as {tried.ids}")
+    expect(tried.ids == [CALL.id] * 3, f"the attempts of call {CALL.id} came as {tried.ids}")
 
 
 def patience_does_not_multiply(make: Retry) -> None:
@@ -289,11 +291,11 @@ def patience_does_not_multiply(make: Retry) -> None:
     for script in ([DOWN], [failed(Kind.UNAVAILABLE, 3600)], [failed(Kind.TIMEOUT)], [DOWN, DOWN, GOOD]):
         one, two, three = (played(make, script, wrap=times) for times in (1, 2, 3))
         for times, more in ((2, two), (3, three)):
-            hold(
+            expect(
                 len(more.at) == len(one.at),
                 f"{shown(script[0])}: {len(one.at)} attempts, and wrapped {times} times {len(more.at)}",
             )
-            hold(
+            expect(
                 more.seen == one.seen,
                 f"wrapped {times} times it says {shown(more.seen)}, and once {shown(one.seen)}",
             )
@@ -305,8 +307,8 @@ def what_is_in_hand_is_kept_at_the_end_of_the_run(make: Retry) -> None:
         tool = Attempts([DOWN])
         result = looped(make, tool, Limits(rounds=1, effects=effects))
         seen = result.turns[-1].observations[0]
-        hold(result.stop is StopReason.EFFECTS, f"of {effects} effects none is left: {result.stop}")
-        hold(
+        expect(result.stop is StopReason.EFFECTS, f"of {effects} effects none is left: {result.stop}")
+        expect(
             not seen.ok and DOWN.text in seen.text,
             f"{len(tool.at)} attempts failed with <503>: {shown(seen)}",
         )
@@ -317,8 +319,8 @@ def no_wait_outlasts_the_run(make: Retry) -> None:
     tool = Attempts([failed(Kind.UNAVAILABLE, 30)])
     result = looped(make, tool, Limits(seconds=20.0))
     seen = result.turns[-1].observations[0]
-    hold(tool.clock.slept == [], f"the run had 20 s, and {tool.clock.slept} was slept")
-    hold("<UNAVAILABLE>" in seen.text and not seen.ok, f"the failure in hand is lost: {shown(seen)}")
+    expect(tool.clock.slept == [], f"the run had 20 s, and {tool.clock.slept} was slept")
+    expect("<UNAVAILABLE>" in seen.text and not seen.ok, f"the failure in hand is lost: {shown(seen)}")
 
 
 def an_interrupted_attempt_is_in_doubt(make: Retry) -> None:
@@ -328,10 +330,10 @@ def an_interrupted_attempt_is_in_doubt(make: Retry) -> None:
         tool.interrupted_at = number
         result = looped(make, tool, Limits())
         seen = result.turns[-1].observations[0]
-        hold(result.stop is StopReason.HUMAN, f"a person stopped the run, and it ended with {result.stop}")
-        hold(len(tool.at) == number, f"stopped in attempt {number}, and {len(tool.at)} were made")
+        expect(result.stop is StopReason.HUMAN, f"a person stopped the run, and it ended with {result.stop}")
+        expect(len(tool.at) == number, f"stopped in attempt {number}, and {len(tool.at)} were made")
         story = f"stopped in the middle of attempt {number}, which may have taken effect: {shown(seen)}"
-        hold(not seen.ok and seen.kind is Kind.UNCERTAIN, story)
+        expect(not seen.ok and seen.kind is Kind.UNCERTAIN, story)
 
 
 def a_replay_waits_for_nobody(make: Retry) -> None:
@@ -344,8 +346,8 @@ def a_replay_waits_for_nobody(make: Retry) -> None:
         again = drive(settle(act(CALL)), nobody.world, Journal(journal.outcomes))
     except ProgramChanged as changed:
         raise BrokenPromise(f"replayed, it goes another way: {changed}") from None
-    hold(again == first, f"the run came to {shown(first)}, and its replay to {again}")
-    hold(not nobody.at and not nobody.clock.slept, "the replay touched the world")
+    expect(again == first, f"the run came to {shown(first)}, and its replay to {again}")
+    expect(not nobody.at and not nobody.clock.slept, "the replay touched the world")
 
 
 def calls_share_nothing(make: Retry) -> None:
@@ -361,8 +363,8 @@ def calls_share_nothing(make: Retry) -> None:
     for _ in range(2):
         drive(settle(act(CALL)), tool.world)
     due = 4 * PATIENCE.attempts
-    hold(len(tool.at) == due, f"four calls with {PATIENCE.attempts} attempts each made {len(tool.at)}")
-    hold(first == second, f"two calls that fared alike came to {shown(first)} and {second}")
+    expect(len(tool.at) == due, f"four calls with {PATIENCE.attempts} attempts each made {len(tool.at)}")
+    expect(first == second, f"two calls that fared alike came to {shown(first)} and {second}")
 
 
 #: What a server may say, and what it had better not.
@@ -403,17 +405,17 @@ def whatever_comes_it_ends_and_tells_the_truth(make: Retry) -> None:
         tool = Attempts(script, seconds)
         tool.interrupted_at = interrupted_at
         result = looped(make, tool, Limits(rounds=1, effects=effects, seconds=run_seconds), idempotent)
-        hold(len(tool.at) <= PATIENCE.attempts, f"{len(tool.at)} attempts for {script}")
+        expect(len(tool.at) <= PATIENCE.attempts, f"{len(tool.at)} attempts for {script}")
         seen = result.turns[-1].observations[0]
         *before, last = [tool.said(number) for number in range(1, max(len(tool.at), 1) + 1)]
         again = [each for each in before if each.ok or each.kind not in PASSING + IN_DOUBT]
-        hold(not again, f"it was tried again after {', '.join(map(shown, again))}")
-        hold(
+        expect(not again, f"it was tried again after {', '.join(map(shown, again))}")
+        expect(
             not seen.ok or seen == last,
             f"the last attempt said {shown(last)}, and what was kept is {shown(seen)}",
         )
         over = sum(tool.clock.slept) + len(tool.at) * seconds
-        hold(over <= run_seconds + seconds + 1e-6, f"{over:g} s for a run of {run_seconds:g} s")
+        expect(over <= run_seconds + seconds + 1e-6, f"{over:g} s for a run of {run_seconds:g} s")
 
     check()
 

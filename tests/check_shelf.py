@@ -26,7 +26,8 @@ from agentloop import (
     drive,
     settle,
 )
-from chapters.ch28_layered_memory import Results, Store
+from paradigms.memory import Results
+from paradigms.store import Store
 from tests.check_store import a_path
 from tests.check_toolbox import expect
 

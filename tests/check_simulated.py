@@ -22,6 +22,7 @@ from paradigms.evaluators import read_score
 from paradigms.plan import UnreadablePlan, read_plan
 from paradigms.text_protocol import contract, parse
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Make = Callable[[int], Callable[[CallModel], Any]]
 
@@ -49,17 +50,12 @@ def text(model: Callable[[CallModel], Any], request: CallModel) -> str:
         reply = as_reply(model(request))
     except Exception as error:
         raise BrokenPromise(f"asked {_end(request)}, it raised {type(error).__name__}: {error}") from error
-    _hold(isinstance(reply, Reply), f"asked {_end(request)}, it returned no text: {reply}")
+    expect(isinstance(reply, Reply), f"asked {_end(request)}, it returned no text: {reply}")
     return str(reply.text)
 
 
 def _end(request: CallModel) -> str:
     return repr(request.messages[-1].content[-60:]) if request.messages else "nothing"
-
-
-def _hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
 
 
 # --- The promises -----------------------------------------------------------------------------
@@ -73,7 +69,7 @@ def the_same_request_has_the_same_reply(make: Make) -> None:
     second = [text(backwards, request) for request in reversed(asked)][::-1]
     for request, one, other in zip(asked, first, second, strict=True):
         story = f"asked {_end(request)} it says {one!r}, and asked in another order {other!r}"
-        _hold(one == other == said(make, 1, request), story)
+        expect(one == other == said(make, 1, request), story)
 
 
 def only_what_is_shown_counts(make: Make) -> None:
@@ -81,14 +77,14 @@ def only_what_is_shown_counts(make: Make) -> None:
     for request in requests(make):
         other = request._replace(tokens=request.tokens + 1, allowed=1.0, stop=())
         one, two = said(make, 1, request), said(make, 1, other)
-        _hold(one == two, f"the same messages, {_end(request)}, had the replies {one!r} and {two!r}")
+        expect(one == two, f"the same messages, {_end(request)}, had the replies {one!r} and {two!r}")
 
 
 def seeds_differ(make: Make) -> None:
     """Among a few seeds there are different replies to the same request."""
     asked = requests(make)
     differing = any(len({said(make, seed, request) for seed in SEEDS}) > 1 for request in asked)
-    _hold(differing, f"the seeds {SEEDS[0]} to {SEEDS[-1]} say the same to each of {len(asked)} requests")
+    expect(differing, f"the seeds {SEEDS[0]} to {SEEDS[-1]} say the same to each of {len(asked)} requests")
 
 
 def any_prompt_has_a_reply(make: Make) -> None:
@@ -120,7 +116,7 @@ def it_keeps_to_the_form_that_is_asked_for(make: Make) -> None:
             good = _is_plan(reply)
         else:
             good = read_score(reply) is not None if "You judge" in asked else bool(reply.strip())
-        _hold(good, f"asked in the words {asked[:60]!r}, it replied {reply!r}, which cannot be read as that")
+        expect(good, f"asked in the words {asked[:60]!r}, it replied {reply!r}, which cannot be read as that")
 
 
 def _is_plan(reply: str) -> bool:
@@ -138,7 +134,7 @@ def it_knows_no_fact_before_it_is_shown(make: Make) -> None:
     for seed in SEEDS:
         act = parse(said(make, seed, asked), toolbox())
         looked = isinstance(act, Act) and act.calls[0].name == "get_price"
-        _hold(looked, f"no price was shown, and with seed {seed} it did not ask for one: {act}")
+        expect(looked, f"no price was shown, and with seed {seed} it did not ask for one: {act}")
         for price in (7, 11):
             shown = Message("user", f"Observation: 故宫门票 {price} 元一张")
             told = asked._replace(messages=(*asked.messages, Message("assistant", act.thought), shown))
@@ -146,7 +142,7 @@ def it_knows_no_fact_before_it_is_shown(make: Make) -> None:
             sum_told = str(answer.answer) if isinstance(answer, Finish) else ""
             sums.append(re.findall(r"\d+", sum_told)[-1:] == [str(3 * price)])
     story = f"shown the price of one ticket, its sum for three was right in {sum(sums)} of {len(sums)} cases"
-    _hold(sum(sums) > len(sums) / 2, story)
+    expect(sum(sums) > len(sums) / 2, story)
 
 
 PROMISES: dict[str, Callable[[Make], None]] = {

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from agentloop import TERMINATED, Control, Limits, StopReason
 from chapters.ch16_hard_limits import session
-from tests.plan_worlds import hold
+from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Make = Callable[..., Any]
 
@@ -49,24 +50,33 @@ failures = st.builds(
 logs = st.lists(successes, min_size=1, max_size=8)
 
 
-def hold_near(name: str, value: float, least: float, most: float, story: str) -> None:
-    hold(least <= value <= most, f"{story}: {name} is due from {least:g} to {most:g}, and is {value:g}")
+def made(make: Make, runs: Sequence[Control], *otherwise: Limits) -> Limits:
+    """The limits that are made where there is something to make them of."""
+    try:
+        limits: Limits = make(runs, *otherwise)
+    except ValueError as error:
+        raise BrokenPromise(f"of runs of which one or more succeeded no limits were made: {error}") from error
+    return limits
+
+
+def expect_near(name: str, value: float, least: float, most: float, story: str) -> None:
+    expect(least <= value <= most, f"{story}: {name} is due from {least:g} to {most:g}, and is {value:g}")
 
 
 def the_articles_figures_come_out(make: Make) -> None:
     """The hardest task took 15 rounds: 25. The mean is 5k tokens: 50k. The p95 is 20 s: 40 to 60 s."""
     log = [USUAL._replace(rounds=rounds, seconds=20.0) for rounds in range(6, 16)] * 2
     limits = make(log)
-    hold_near("rounds", limits.rounds, 25, 25, "the hardest task took 15 rounds")
-    hold_near("tokens", limits.tokens, 50_000, 50_000, "a run uses 5,000 tokens")
-    hold_near("seconds", limits.seconds, 40, 60, "each run takes 20 s")
-    hold_near("cost", limits.cost, 0.199, 0.201, "a run costs 0.02")
+    expect_near("rounds", limits.rounds, 25, 25, "the hardest task took 15 rounds")
+    expect_near("tokens", limits.tokens, 50_000, 50_000, "a run uses 5,000 tokens")
+    expect_near("seconds", limits.seconds, 40, 60, "each run takes 20 s")
+    expect_near("cost", limits.cost, 0.199, 0.201, "a run costs 0.02")
 
 
 def one_slow_run_in_twenty_moves_little(make: Make) -> None:
     """It is the 95th percentile that counts for seconds, not the slowest of many, nor the middle one."""
     log = [USUAL._replace(seconds=seconds) for seconds in [10.0] * 15 + [20.0] * 4 + [22.0]]
-    hold_near("seconds", make(log).seconds, 40, 60, "of 20 runs, the 19th took 20 s and the slowest 22 s")
+    expect_near("seconds", make(log).seconds, 40, 60, "of 20 runs, the 19th took 20 s and the slowest 22 s")
 
 
 def failed_runs_are_left_out(make: Make) -> None:
@@ -75,12 +85,14 @@ def failed_runs_are_left_out(make: Make) -> None:
     bad = USUAL._replace(rounds=500, tokens=10**7, seconds=9000.0, cost=90.0, tool_calls=500)
     for stop in [stop for stop in StopReason if stop not in DONE] + [None]:
         for spoiled in ([*log, bad._replace(stop=stop)], [USUAL._replace(stop=stop, tokens=1)] * 20 + log):
-            hold(
+            expect(
                 make(spoiled) == make(log),
                 f"beside 20 runs as usual others ended with {stop and stop.name}, and the limits change",
             )
     outside = [run._replace(stop=StopReason.EXTERNALLY_DONE) for run in log]
-    hold(make(outside) == make(log), "runs that an outside check ended were successes, and are left out")
+    expect(
+        made(make, outside) == make(log), "runs that an outside check ended were successes, and are left out"
+    )
 
 
 def what_succeeded_fits_again(make: Make) -> None:
@@ -95,7 +107,9 @@ def what_succeeded_fits_again(make: Make) -> None:
         for name in (*COUNTED, *MEASURED):
             used, allowed = max(getattr(run, name) for run in log), getattr(limits, name)
             fits = used <= allowed if name in COUNTED else used < allowed
-            hold(fits, f"a run succeeded with {used:g} {name}, and would be stopped: {allowed:g} are allowed")
+            expect(
+                fits, f"a run succeeded with {used:g} {name}, and would be stopped: {allowed:g} are allowed"
+            )
 
     fit()
 
@@ -108,13 +122,13 @@ def no_limit_is_wider_than_it_says(make: Make) -> None:
         limits, count = make(log), len(log)
         for name in COUNTED:
             hardest = max(getattr(run, name) for run in log)
-            hold_near(name, getattr(limits, name), hardest, 2 * hardest, f"the most used was {hardest}")
+            expect_near(name, getattr(limits, name), hardest, 2 * hardest, f"the most used was {hardest}")
         for name in MEASURED:
             used = [getattr(run, name) for run in log]
             most = max(
                 2 * max(used), 3 * max(used) if name == "seconds" else 10 * math.fsum(used) / count + 1
             )
-            hold_near(name, getattr(limits, name), max(used), most, f"the runs used {used}")
+            expect_near(name, getattr(limits, name), max(used), most, f"the runs used {used}")
 
     tight()
 
@@ -122,11 +136,11 @@ def no_limit_is_wider_than_it_says(make: Make) -> None:
 def what_was_not_measured_stays(make: Make) -> None:
     """What no run tells or uses is as in ``otherwise``, and never zero or without a limit."""
     otherwise = Limits(tool_calls=7, failures=2, cost=3.0, seconds=99.0, call_seconds=5.0)
-    limits = make([USUAL._replace(tool_calls=0, cost=0.0, seconds=0.0)], otherwise)
+    limits = made(make, [USUAL._replace(tool_calls=0, cost=0.0, seconds=0.0)], otherwise)
     for name in ("tool_calls", "failures", "cost", "seconds", "call_seconds"):
         due, value = getattr(otherwise, name), getattr(limits, name)
-        hold(value == due, f"nothing was measured of {name}: due is {due:g}, and it is {value:g}")
-    hold(limits.rounds == 5, f"3 rounds were measured: due is 5, and it is {limits.rounds}")
+        expect(value == due, f"nothing was measured of {name}: due is {due:g}, and it is {value:g}")
+    expect(limits.rounds == 5, f"3 rounds were measured: due is 5, and it is {limits.rounds}")
 
 
 def nothing_is_made_of_nothing(make: Make) -> None:
@@ -135,9 +149,9 @@ def nothing_is_made_of_nothing(make: Make) -> None:
         try:
             limits = make(log)
         except ValueError as error:
-            hold(bool(str(error)), "it raises ValueError, and does not say why")
+            expect(bool(str(error)), "it raises ValueError, and does not say why")
         else:
-            hold(False, f"none of {len(log)} runs succeeded, and it says {limits}")
+            expect(False, f"none of {len(log)} runs succeeded, and it says {limits}")
 
 
 def any_order_and_any_iterable_will_do(make: Make) -> None:
@@ -150,7 +164,7 @@ def any_order_and_any_iterable_will_do(make: Make) -> None:
         alike = all(
             math.isclose(getattr(first, name), getattr(second, name)) for name in first.__dataclass_fields__
         )
-        hold(alike, f"the same runs in another order: {first}, then {second}")
+        expect(alike, f"the same runs in another order: {first}, then {second}")
 
     same()
 
@@ -161,10 +175,12 @@ def a_measured_loop_runs_again(make: Make) -> None:
     limits = make(log)
     for rounds in (2, 3):
         stop = session(rounds, limits).stop
-        hold(stop is StopReason.FINAL_ANSWER, f"{rounds} rounds were measured, and now end with {stop.name}")
+        expect(
+            stop is StopReason.FINAL_ANSWER, f"{rounds} rounds were measured, and now end with {stop.name}"
+        )
     runaway = session(30, limits)
-    hold(runaway.answer is None, "3 rounds were measured, and 30 are let through")
-    hold(
+    expect(runaway.answer is None, "3 rounds were measured, and 30 are let through")
+    expect(
         runaway.control.tokens <= 10 * max(run.tokens for run in log),
         f"3 rounds were measured, and 30 may use {runaway.control.tokens} tokens",
     )

@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chapters.ch28_layered_memory import BrokenStore
+from paradigms.store import BrokenStore
 from tests.check_toolbox import expect
 
 MakeStore = Callable[..., Any]

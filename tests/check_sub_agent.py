@@ -72,7 +72,10 @@ class Story:
 
     def run(self, limits: Limits = Limits(), interrupt: Interrupt | None = None) -> Result:  # noqa: B008
         loop = AgentLoop(function_calling(Toolbox([research])), self.act, limits=limits)
-        return drive(loop.run(TASK), self.world, interrupt=interrupt)
+        try:
+            return drive(loop.run(TASK), self.world, interrupt=interrupt)
+        except LoopError as error:
+            raise BrokenPromise(f"its parent broke down: {error}") from error
 
     def seen(self) -> Observation:
         """What the parent observes of its sub-agent."""
@@ -179,7 +182,7 @@ def a_bug_in_it_is_a_bug(delegating: Delegating) -> None:
     story.act = delegating(call_tool, agents=story.agents)
     try:
         result = story.run()
-    except LoopError:
+    except BrokenPromise:
         return
     raise BrokenPromise(f"a hook of the sub-agent has a bug, and the parent ended with {result}")
 

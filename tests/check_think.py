@@ -26,6 +26,7 @@ from agentloop import (
 )
 from paradigms.prompt import Block, Prompt
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Think = Callable[..., Callable[[LoopContext], Any]]
 
@@ -76,20 +77,17 @@ def ask(
 ) -> tuple[CallModel, Any]:
     """One round: the request that it makes, and the decision that it comes to."""
     program = reason(context)
-    _hold(hasattr(program, "send"), f"in round {number} the hook is no generator, so it cannot ask the model")
+    expect(
+        hasattr(program, "send"), f"in round {number} the hook is no generator, so it cannot ask the model"
+    )
     request = next(program)
     asked = type(request).__name__
-    _hold(asked == "CallModel", f"in round {number} it asked for {asked}, not CallModel")
+    expect(asked == "CallModel", f"in round {number} it asked for {asked}, not CallModel")
     try:
         program.send(Outcome(reply, 0.0))
     except StopIteration as ended:
         return request, ended.value
     raise BrokenPromise(f"in round {number} it asked a second time: think is one model request")
-
-
-def _hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
 
 
 def _said(messages: Iterable[Message], text: str) -> int:
@@ -104,13 +102,13 @@ def system_prompt_and_task_come_first_and_once(think: Think) -> None:
     """Each request begins with the system prompt and the task, and neither is said again."""
     for number, request in enumerate(rounds(think), 1):
         opening = tuple(request.messages[:2])
-        _hold(
+        expect(
             opening == (Message("system", SYSTEM), Message("user", TASK)),
             f"request {number} begins with {opening}, not with the system prompt and the task",
         )
         for name, text in (("system prompt", SYSTEM), ("task", TASK)):
             said = _said(request.messages, text)
-            _hold(said == 1, f"request {number} says the {name} {said} times")
+            expect(said == 1, f"request {number} says the {name} {said} times")
 
 
 def history_stands_once_whole_and_in_order(think: Think) -> None:
@@ -119,9 +117,9 @@ def history_stands_once_whole_and_in_order(think: Think) -> None:
         due = [message for each in range(1, number) for message in render(turn(each))]
         for message in due:
             said = _said(request.messages, message.content)
-            _hold(said == 1, f"request {number} says {message.content} {said} times")
+            expect(said == 1, f"request {number} says {message.content} {said} times")
         shown = [message for message in request.messages if message.role in ("assistant", "tool")]
-        _hold(shown == due, f"request {number} shows the history as {shown}, and it is {due}")
+        expect(shown == due, f"request {number} shows the history as {shown}, and it is {due}")
 
 
 def working_memory_is_shown_as_it_is_now(think: Think) -> None:
@@ -132,14 +130,14 @@ def working_memory_is_shown_as_it_is_now(think: Think) -> None:
         for text in ("plan", "seen", "<go>", "<stay>", "26", "22"):
             due = int(text in memory or text in map(str, memory.values()))
             said = _said(request.messages, text)
-            _hold(said == due, f"request {number} says {text!r} {said} times; working memory is {memory}")
+            expect(said == due, f"request {number} says {text!r} {said} times; working memory is {memory}")
 
 
 def tools_and_stop_texts_are_sent_along(think: Think) -> None:
     """Each request names the tools, and the texts to stop at (EA18)."""
     for number, request in enumerate(rounds(think, tools=TOOLS, stop=STOP), 1):
-        _hold(tuple(request.tools) == TOOLS, f"request {number} names the tools {request.tools}")
-        _hold(tuple(request.stop) == STOP, f"request {number} stops at {request.stop}, not at {STOP}")
+        expect(tuple(request.tools) == TOOLS, f"request {number} names the tools {request.tools}")
+        expect(tuple(request.stop) == STOP, f"request {number} stops at {request.stop}, not at {STOP}")
 
 
 def announced_is_what_is_sent(think: Think) -> None:
@@ -149,7 +147,7 @@ def announced_is_what_is_sent(think: Think) -> None:
         for number, request in enumerate(rounds(think, memories=({"plan": "看天气"},), tools=tools), 1):
             due = defined + tokens_of(request.messages)
             told = request.tokens
-            _hold(told == due, f"request {number} announces {told} tokens, and sends {due}")
+            expect(told == due, f"request {number} announces {told} tokens, and sends {due}")
 
 
 def tokens_of(messages: Iterable[Message]) -> int:
@@ -168,22 +166,22 @@ def the_view_chooses_among_turns_alone(think: Think) -> None:
     for number, request in enumerate(rounds(think, memories=[{"plan": "<go>"}], view=latest), 1):
         for text in (SYSTEM, TASK, "<go>"):
             said = _said(request.messages, text)
-            _hold(said == 1, f"with a view, request {number} says {text!r} {said} times")
+            expect(said == 1, f"with a view, request {number} says {text!r} {said} times")
         for each in range(1, number):
             said, due = _said(request.messages, f"<result {each}>"), int(each == number - 1)
             story = f"request {number} was to show the latest turn, and has turn {each} {said} times"
-            _hold(said == due, story)
+            expect(said == due, story)
 
 
 def the_reply_is_read_and_a_failure_is_reported(think: Think) -> None:
     """A reply becomes the decision that ``read`` makes of it; a model that failed is reported, not read."""
     reason = think(SYSTEM, read, render)
     decision = ask(reason, LoopContext(TASK))[1]
-    _hold(decision == read(REPLY), f"a reply that was read as {read(REPLY)} became {decision}")
+    expect(decision == read(REPLY), f"a reply that was read as {read(REPLY)} became {decision}")
     down = Observation("The model failed: 503", False, Kind.MODEL_ERROR)
     decision = ask(reason, LoopContext(TASK), reply=down)[1]
     told = isinstance(decision, Act) and [call.problem for call in decision.calls] == [down]
-    _hold(told, f"the model failed, and the decision is {decision}: the next round does not hear of it")
+    expect(told, f"the model failed, and the decision is {decision}: the next round does not hear of it")
 
 
 def runs_share_nothing(think: Think) -> None:
@@ -196,9 +194,9 @@ def runs_share_nothing(think: Think) -> None:
     before = ask(reason, first, 2)[0].messages
     other = ask(reason, LoopContext(TASK))[0].messages
     for text in ("<thought 1>", "<result 1>", "<go>"):
-        _hold(_said(other, text) == 0, f"the second run is told {text}, which belongs to the first")
+        expect(_said(other, text) == 0, f"the second run is told {text}, which belongs to the first")
     after = ask(reason, first, 2)[0].messages
-    _hold(after == before, "after the second run, the first one's prompt is another")
+    expect(after == before, "after the second run, the first one's prompt is another")
 
 
 def a_turn_is_rendered_once(think: Think) -> None:
@@ -213,7 +211,7 @@ def a_turn_is_rendered_once(think: Think) -> None:
     for number in range(1, 9):
         ask(reason, context, number)
         finished, made = len(context.turns), len(rendered)
-        _hold(made == finished, f"{finished} turns were finished, and turns were rendered {made} times")
+        expect(made == finished, f"{finished} turns were finished, and turns were rendered {made} times")
         context.turns.append(turn(number))
 
 

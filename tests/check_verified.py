@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloop import StopReason
+from tests.check_toolbox import expect
 from tests.goal_worlds import moves, objection, played
-from tests.plan_worlds import hold
 
 Make = Callable[..., Any]
 
@@ -26,16 +26,16 @@ RESULTS = {
 }
 
 
-def hold_right(make: Make, tools: Sequence[str], least: int, made: Sequence[str]) -> None:
+def expect_right(make: Make, tools: Sequence[str], least: int, made: Sequence[str]) -> None:
     """Hold one objection against what is due after these moves."""
     looks = sum(any(not tools or tool in tools for tool in RESULTS.get(move, ())) for move in made)
     said = objection(make(*tools, least=least), moves=made)
     given = ", ".join([*map(repr, tools), f"least={least}"])
     story = f"verified({given}) after {', '.join(made) or 'nothing'}: rounds that brought a result: {looks}, "
     if looks >= least:
-        hold(said is None, f"{story}and it objects: {said!r}")
+        expect(said is None, f"{story}and it objects: {said!r}")
     else:
-        hold(
+        expect(
             isinstance(said, str) and bool(said),
             f"{story}and it said {said!r}",
         )
@@ -44,8 +44,8 @@ def hold_right(make: Make, tools: Sequence[str], least: int, made: Sequence[str]
 def no_answer_before_a_result(make: Make) -> None:
     """An answer is refused until a call has brought a result: a refusal, a failure, a mumble are none."""
     for made in ((), ("answer",), ("fail",), ("mumble",), ("invent a tool",), ("answer", "fail", "answer")):
-        hold_right(make, (), 1, made)
-        hold_right(make, ("look",), 1, made)
+        expect_right(make, (), 1, made)
+        expect_right(make, ("look",), 1, made)
 
 
 def a_result_is_enough(make: Make) -> None:
@@ -57,27 +57,27 @@ def a_result_is_enough(make: Make) -> None:
         ("fail and look",),
         ("look", "answer", "mumble"),
     ):
-        hold_right(make, (), 1, made)
-        hold_right(make, ("look",), 1, made)
+        expect_right(make, (), 1, made)
+        expect_right(make, ("look",), 1, made)
 
 
 def only_the_named_tools_count(make: Make) -> None:
     """Where tools are named, a result of another is none; a result of any of them will do."""
     for tools in (("look",), ("ask", "look"), ("pay",)):
         for made in (("ask",), ("ask", "look"), ("ask", "ask", "fail and look")):
-            hold_right(make, tools, 1, made)
+            expect_right(make, tools, 1, made)
 
 
 def one_batch_is_one_look(make: Make) -> None:
     """Two calls of one batch cannot verify each other."""
-    hold_right(make, (), 2, ("look twice",))
-    hold_right(make, (), 2, ("look twice", "look"))
+    expect_right(make, (), 2, ("look twice",))
+    expect_right(make, (), 2, ("look twice", "look"))
 
 
 def it_says_which_tool_is_missing(make: Make) -> None:
     """The objection names the tools, so that the model can call one."""
     said = objection(make("opening_hours"))
-    hold(
+    expect(
         "opening_hours" in str(said),
         f"verified('opening_hours') objects, and does not name the tool: {said!r}",
     )
@@ -92,7 +92,7 @@ def it_counts_as_it_says(make: Make) -> None:
     @example(["look", "answer", "look"], [], 2)
     @example(["look", "ask", "fail", "look"], [], 3)
     def count(made: list[str], tools: list[str], least: int) -> None:
-        hold_right(make, tools, least, made)
+        expect_right(make, tools, least, made)
 
     count()
 
@@ -101,12 +101,12 @@ def a_claim_without_a_call_is_no_success(make: Make) -> None:
     """In a whole loop, an answer that rests on no call of the tool never becomes the run's answer (L08)."""
     for made in (("answer",), ("fail", "answer"), ("ask", "answer")):
         result = played(made, accept=make("look"))
-        hold(
+        expect(
             result.answer is None and result.stop is not StopReason.FINAL_ANSWER,
             f"after {', '.join(made)} nobody has called 'look', and the answer {result.answer!r} is believed",
         )
     result = played(("answer", "look", "answer"), accept=make("look"))
-    hold(result.answer == "长城", f"after a look the answer is due, and it ended with {result.stop.name}")
+    expect(result.answer == "长城", f"after a look the answer is due, and it ended with {result.stop.name}")
 
 
 PROMISES: dict[str, Callable[[Make], None]] = {

@@ -15,6 +15,7 @@ from paradigms.function_calling import render
 from paradigms.prompt import Block, Prompt, View, block
 from tests.check_machine import BrokenPromise
 from tests.check_think import SYSTEM, TASK
+from tests.check_toolbox import expect
 
 #: How long the history gets, in turns: longer than the window of any view.
 LONGEST = 30
@@ -79,11 +80,6 @@ def _settled(chosen: Any, length: int) -> Any:
     raise BrokenPromise(f"after {length} turns it asked the world {PATIENCE} times and had not chosen yet")
 
 
-def _hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
-
-
 # --- The promises -----------------------------------------------------------------------------
 
 
@@ -91,7 +87,7 @@ def it_shows_blocks(view: View) -> None:
     """A view returns blocks, from the first round on, in which there is no turn yet."""
     for seen in shown(view):
         strange = [each for each in seen.blocks if type(each) is not Block]
-        _hold(not strange, f"after {seen.turns} turns it returned {strange[:1]}, which is no Block")
+        expect(not strange, f"after {seen.turns} turns it returned {strange[:1]}, which is no Block")
 
 
 def calls_and_results_stay_together(view: View) -> None:
@@ -101,25 +97,25 @@ def calls_and_results_stay_together(view: View) -> None:
         for message in seen.messages:
             if message.role == "tool":
                 answered = message.call_id
-                _hold(answered in open_calls, f"{seen.story}: result {answered} without its call")
+                expect(answered in open_calls, f"{seen.story}: result {answered} without its call")
                 open_calls.remove(answered)
             else:
-                _hold(not open_calls, f"{seen.story}: call {open_calls[:1]} without its result")
+                expect(not open_calls, f"{seen.story}: call {open_calls[:1]} without its result")
                 open_calls += [call.id for call in message.calls]
-        _hold(not open_calls, f"{seen.story}: call {open_calls[:1]} without its result")
+        expect(not open_calls, f"{seen.story}: call {open_calls[:1]} without its result")
 
 
 def the_latest_turn_is_shown(view: View) -> None:
     """What the last action brought is in the next prompt, or the model asks for it again (B-10)."""
     for seen in shown(view):
-        _hold(not seen.turns or seen.turns in seen.numbers(), f"{seen.story}: the latest is not among them")
+        expect(not seen.turns or seen.turns in seen.numbers(), f"{seen.story}: the latest is not among them")
 
 
 def turns_keep_their_order(view: View) -> None:
     """Turns are shown in the order in which they happened, none of them twice."""
     for seen in shown(view):
         numbers = seen.numbers()
-        _hold(numbers == sorted(set(numbers)), f"{seen.story}: that is not the order in which they happened")
+        expect(numbers == sorted(set(numbers)), f"{seen.story}: that is not the order in which they happened")
 
 
 def history_and_head_are_not_touched(view: View) -> None:
@@ -127,12 +123,14 @@ def history_and_head_are_not_touched(view: View) -> None:
     for seen in shown(view):
         context = seen.prompt.context
         whole = [turn(number) for number in range(1, seen.turns + 1)]
-        _hold(context.turns == whole, f"{seen.story}: the turns of the run are no longer what they were")
+        expect(context.turns == whole, f"{seen.story}: the turns of the run are no longer what they were")
         blocks = [block(*render(each)) for each in whole]
-        _hold(seen.prompt.turns == blocks, f"{seen.story}: the blocks of later rounds are no longer complete")
+        expect(
+            seen.prompt.turns == blocks, f"{seen.story}: the blocks of later rounds are no longer complete"
+        )
         head = [message for each in seen.prompt.head for message in each.messages]
         opening = [Message("system", SYSTEM), Message("user", TASK)]
-        _hold(head[:2] == opening and len(head) == 3, f"{seen.story}: the head of the prompt is {head}")
+        expect(head[:2] == opening and len(head) == 3, f"{seen.story}: the head of the prompt is {head}")
 
 
 def sizes_are_true(view: View) -> None:
@@ -140,7 +138,9 @@ def sizes_are_true(view: View) -> None:
     for seen in shown(view):
         for each in seen.blocks:
             due = block(*each.messages).tokens
-            _hold(each.tokens == due, f"{seen.story}: a block of {due} tokens says that it has {each.tokens}")
+            expect(
+                each.tokens == due, f"{seen.story}: a block of {due} tokens says that it has {each.tokens}"
+            )
 
 
 PROMISES: dict[str, Callable[[View], None]] = {

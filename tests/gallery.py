@@ -95,7 +95,7 @@ def _module_like(ours: ModuleType, name: str, source: str) -> dict[str, Any]:
 
 
 def _rebind(ours: ModuleType, names: dict[str, Any], changed: str) -> None:
-    """Let all that is ours in ``names`` call the changed function; types stay shared."""
+    """Let all that is ours in ``names``, tables of functions too, call the changed one; types stay shared."""
     for name, value in vars(ours).items():
         if isinstance(value, FunctionType) and value.__module__ == ours.__name__ and name != changed:
             names[name] = _with_names(value, names)
@@ -103,6 +103,9 @@ def _rebind(ours: ModuleType, names: dict[str, Any], changed: str) -> None:
             base = names[name]
             methods = {key: _with_names(method, names) for key, method in _functions(value)}
             names[name] = type(name, (base,), {"__slots__": (), **methods, **_own_functions(base, value)})
+    for name, value in vars(ours).items():
+        if isinstance(value, dict) and all(isinstance(each, FunctionType) for each in value.values()):
+            names[name] = {key: names.get(each.__name__, each) for key, each in value.items()}
 
 
 def _with_names(function: FunctionType, names: dict[str, Any]) -> FunctionType:

@@ -6,9 +6,10 @@ from functools import partial
 
 from tests.gallery import Fault
 
-_AccumulationFault = partial(Fault, module="chapters.ch23_error_accumulation")
-CheckedFault = partial(_AccumulationFault, check="checked", of="checked", function="checked")
-PlotFault = partial(_AccumulationFault, check="plot", of="plot")
+CheckedFault = partial(
+    Fault, check="checked", of="checked", function="checked", module="chapters.ch23_error_accumulation"
+)
+PlotFault = partial(Fault, check="plot", of="plot", module="chapters.telling")
 
 CHECKED_FAULTS: tuple[Fault, ...] = (
     CheckedFault(
@@ -26,7 +27,7 @@ CHECKED_FAULTS: tuple[Fault, ...] = (
         passes=("what_passes_is_done_and_what_does_not_is_not",),
     ),
     CheckedFault(
-        "the model is not told why",
+        "the model is not told why nothing was done",
         old="Observation(objection, False, Kind.REFUSED)",
         new='Observation("no", False, Kind.REFUSED)',
         caught_by="the_objection_is_told_if_nothing_better_comes",
@@ -72,12 +73,19 @@ CHECKED_FAULTS: tuple[Fault, ...] = (
         new="check(context, decision)",
         caught_by="what_passes_is_done_and_what_does_not_is_not",
     ),
+    CheckedFault(
+        "what was thought is lost where the check has passed",
+        old="        if objection is None:\n            return decision\n",
+        new='        if objection is None:\n            return decision._replace(thought="")\n',
+        caught_by="a_decision_that_passes_stays_as_it_is",
+        passes=("what_passes_is_done_and_what_does_not_is_not", "an_answer_is_checked_too"),
+    ),
 )
 
 PLOT_FAULTS: tuple[Fault, ...] = (
     PlotFault(
         "upside down",
-        "_row",
+        "_line_of",
         old="(high - value)",
         new="(value - low)",
         caught_by="a_curve_is_where_its_values_are",

@@ -138,6 +138,55 @@ APPROVAL_FAULTS: tuple[Fault, ...] = (
         new="return Observation(str(error), False)",
         caught_by="bugs_go_through",
     ),
+    ApprovalFault(
+        "the call that comes in is asked for as well, whatever is made of it",
+        "approval",
+        old="        return (yield from through(settle(act(call)), gate))\n",
+        new="        if danger := dangerous(call):\n"
+        "            decided = decide(call, (yield AskHuman(f'It {danger}: {exactly(call)}')).value)\n"
+        "            if isinstance(decided, Observation):\n"
+        "                return decided\n"
+        "        return (yield from through(settle(act(call)), gate))\n",
+        caught_by="a_plain_function_can_be_wrapped",
+        passes=("after_a_yes_it_is_done_once", "what_is_harmless_is_not_asked_for"),
+    ),
+    ApprovalFault(
+        "a yes in capitals is none",
+        "decide",
+        old="words.casefold() in YES",
+        new="words in YES",
+        caught_by="after_a_yes_it_is_done_once",
+        passes=("nothing_dangerous_is_done_without_a_clear_yes",),
+    ),
+    ApprovalFault(
+        "K02: answers are kept by the guard, not by the run",
+        "_once_approved",
+        old="yield AskHuman(question, about)",
+        new="_once_approved.__dict__.get(about + question) or _once_approved.__dict__.setdefault("
+        "about + question, (yield AskHuman(question, about)))",
+        caught_by="left_at_the_question_it_goes_on_there",
+        passes=("after_a_yes_it_is_done_once", "a_yes_is_for_that_call_only"),
+    ),
+    ApprovalFault(
+        "a person is asked about every call",
+        "approval",
+        old="if danger and isinstance(effect, CallTool):",
+        new="if isinstance(effect, CallTool):",
+        caught_by="what_is_harmless_is_not_asked_for",
+        passes=("after_a_yes_it_is_done_once", "nothing_dangerous_is_done_without_a_clear_yes"),
+    ),
+    ApprovalFault(
+        "EA07: where a person stops the run at the question, the call is said to be refused",
+        "_once_approved",
+        old="    answer, at = yield AskHuman(question, about)\n",
+        new="    try:\n"
+        "        answer, at = yield AskHuman(question, about)\n"
+        "    except LimitReached as ended:\n"
+        "        refused = Observation('Not run: a person refused it.', False, Kind.REFUSED)\n"
+        "        return Outcome(refused, ended.control.seconds)\n",
+        caught_by="a_stop_at_the_question_ends_the_run_at_once",
+        passes=("a_refusal_is_the_result_of_that_call_alone", "it_stays_within_its_account"),
+    ),
 )
 
 CRITICAL_FAULTS: tuple[Fault, ...] = (
@@ -191,6 +240,22 @@ CRITICAL_FAULTS: tuple[Fault, ...] = (
         old="        except LimitReached:\n            return seen\n",
         new="        except LimitReached:\n            raise\n",
         caught_by="it_stays_within_its_account",
+    ),
+    CriticalFault(
+        "a person decides without being told what went wrong",
+        "critical",
+        old="failed:\\n{failure}\\n",
+        new="failed: {exactly(call)}\\n",
+        caught_by="the_failure_is_shown",
+        passes=("retry_is_once", "anything_else_skips_it"),
+    ),
+    CriticalFault(
+        "every tool is a critical one",
+        "critical",
+        old="call.name not in tools or ",
+        new="",
+        caught_by="what_succeeds_disturbs_nobody",
+        passes=("retry_is_once", "nobody_there_ends_the_run"),
     ),
 )
 
@@ -246,5 +311,23 @@ DISK_FAULTS: tuple[Fault, ...] = (
         old="    raise Unwritable(",
         new="    return repr(",
         caught_by="what_cannot_be_written_is_named",
+    ),
+    DiskFault(
+        "K01: what was begun and has no outcome is left out when the file is read",
+        "DiskJournal._read",
+        old="self.intents[place] = asked",
+        new="continue",
+        caught_by="a_run_goes_on_wherever_its_power_failed",
+        passes=("what_was_recorded_is_read_again",),
+    ),
+    DiskFault(
+        "K02: a question that nobody has answered yet is not found again",
+        "DiskJournal._read",
+        old="        if arrived is None:\n",
+        new="        if arrived is None and asked.startswith('AskHuman'):\n"
+        "            continue\n"
+        "        if arrived is None:\n",
+        caught_by="a_run_that_was_left_goes_on",
+        passes=("an_intent_is_on_disk_before_it_is_begun", "a_run_goes_on_wherever_its_power_failed"),
     ),
 )

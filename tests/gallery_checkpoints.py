@@ -138,4 +138,22 @@ CHECKPOINT_FAULTS: tuple[Fault, ...] = (
         new="if not list(self.database.execute('SELECT * FROM sqlite_master')):",
         caught_by="what_is_no_checkpoint_is_refused_unchanged",
     ),
+    CheckpointFault(
+        "with each effect all that was recorded so far is written down once more",
+        "Checkpoints.intend",
+        old="        super().intend(address, asked)\n",
+        new="        DiskJournal.intend(self, address, asked)\n"
+        "        self.database.execute('CREATE TABLE IF NOT EXISTS snapshots (text TEXT)')\n"
+        "        self.database.execute('INSERT INTO snapshots VALUES (?)', (str(list(self.outcomes)),))\n",
+        caught_by="only_what_is_new_is_written",
+        passes=("transitions_are_kept_as_they_were_taken", "with_other_limits_it_goes_on"),
+    ),
+    CheckpointFault(
+        "the last outcome in the file is taken for half of one, and left out",
+        "Checkpoints._read",
+        old="    super()._read()\n    self.outcomes = _Recorded(self.outcomes)\n",
+        new="    DiskJournal._read(self)\n    self.outcomes = _Recorded(self.outcomes[:-1])\n",
+        caught_by="broken_off_by_limits_and_answers_of_any_kind",
+        passes=("only_what_is_new_is_written", "one_of_two_resumers_goes_on"),
+    ),
 )

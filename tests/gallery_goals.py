@@ -234,6 +234,81 @@ GOAL_FAULTS: tuple[Fault, ...] = (
         caught_by="it_is_asked_about_no_answer",
         passes=("it_ends_the_run_at_once",),
     ),
+    FormFault(
+        "a field that is empty counts as missing",
+        function="_fields",
+        old="    if not isinstance(fields, Mapping):\n",
+        new="    if isinstance(fields, Mapping):\n"
+        "        fields = {name: value for name, value in fields.items() if value}\n"
+        "    if not isinstance(fields, Mapping):\n",
+        caught_by="any_answer_that_fits_passes",
+        passes=("what_fits_passes", "what_does_not_fit_is_refused"),
+    ),
+    FormFault(
+        "of a list each answer is looked at, and so of an empty one nothing",
+        function="has_form",
+        old="            read_form(form, answer)\n",
+        new="            listed = answer.startswith('[')\n"
+        "            for each in read_json(answer)[0] if listed else [answer]:\n"
+        "                read_form(form, each)\n",
+        caught_by="it_says_something_of_everything",
+        passes=("what_does_not_fit_is_refused", "what_the_form_raises_is_an_objection"),
+    ),
+    RefusalFault(
+        "one refusal too few",
+        old="if refused > most",
+        new="if refused >= most",
+        caught_by="an_accepted_answer_wins",
+    ),
+    RefusalFault(
+        "a call that fails forgives the answers that were refused before it",
+        old="            refused += sum(problem.kind is Kind.REFUSED for problem in problems)\n",
+        new="            refused += sum(problem.kind is Kind.REFUSED for problem in problems)\n"
+        "            if not problems and not all(seen.ok for seen in turn.observations):\n"
+        "                refused = 0\n",
+        caught_by="it_counts_as_it_says",
+        passes=("it_allows_exactly_so_many", "it_counts_over_the_run", "it_counts_nothing_else"),
+    ),
+    RefusalFault(
+        "the refusal that ends the run is taken out of its turns",
+        old="        return StopReason.STAGNATED if",
+        new="        if refused > most > 0:\n            context.turns.pop()\n"
+        "        return StopReason.STAGNATED if",
+        caught_by="its_ending_is_no_success",
+        passes=("it_allows_exactly_so_many",),
+    ),
+    AllFault(
+        "each check is shown the answer as a text",
+        old="each(context, answer)",
+        new="each(context, str(answer))",
+        caught_by="it_hands_on_context_and_answer",
+        passes=("the_first_objection_wins", "a_later_check_is_not_paid_for"),
+    ),
+    EndFault(
+        "it looks a second time before it believes it",
+        old="        return StopReason",
+        new="        if objection is None:\n"
+        "            objection = yield from settle(check(context, None))\n"
+        "        return StopReason",
+        caught_by="a_replay_looks_at_nothing",
+        passes=("it_ends_the_run_at_once", "it_pays_for_its_looks"),
+    ),
+    EndFault(
+        "the rule looks by itself, past the account and the journal",
+        old="objection = yield from settle(check(context, None))",
+        new="objection = drive(settle(check(context, None)), World(inline=True))\n        yield from ()",
+        caught_by="it_pays_for_its_looks",
+        passes=("it_ends_the_run_at_once", "it_is_asked_about_no_answer"),
+    ),
+    EndFault(
+        "the news that the goal is met takes the place of what was seen",
+        old="        return StopReason",
+        new="        if objection is None:\n"
+        "            context.turns[-1] = context.turns[-1]._replace(observations=(Observation('met'),))\n"
+        "        return StopReason",
+        caught_by="it_gives_no_answer",
+        passes=("it_ends_the_run_at_once",),
+    ),
 )
 
 LIMIT_FAULTS: tuple[Fault, ...] = (
@@ -321,5 +396,12 @@ LIMIT_FAULTS: tuple[Fault, ...] = (
         new='"tokens": math.ceil(1000 *',
         caught_by="the_articles_figures_come_out",
         passes=("what_succeeded_fits_again", "a_measured_loop_runs_again"),
+    ),
+    SizedFault(
+        "three fifths of what the hardest run used, not five thirds",
+        old="-(-5 * used // 3)",
+        new="-(-3 * used // 5)",
+        caught_by="a_measured_loop_runs_again",
+        passes=("failed_runs_are_left_out",),
     ),
 )

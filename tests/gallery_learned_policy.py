@@ -71,7 +71,7 @@ LEARNED_FAULTS: tuple[Fault, ...] = (
         caught_by="it_costs_what_was_agreed",
     ),
     EvolutionFault(
-        "it draws from nobody's seed",
+        "evolution: it draws from nobody's seed",
         "evolve",
         old="random.Random(seed)",
         new="random.Random()",
@@ -108,7 +108,7 @@ LEARNED_FAULTS: tuple[Fault, ...] = (
         caught_by="what_is_no_reward_is_refused",
     ),
     BanditFault(
-        "it draws from nobody's seed",
+        "bandit: it draws from nobody's seed",
         "bandit",
         old="random.Random(seed)",
         new="random.Random()",
@@ -145,10 +145,26 @@ LEARNED_FAULTS: tuple[Fault, ...] = (
         caught_by="one_is_refused",
     ),
     IntervalFault(
-        "it draws from nobody's seed",
+        "interval: it draws from nobody's seed",
         "interval",
         old="random.Random(seed)",
         new="random.Random()",
         caught_by="the_seed_decides",
+    ),
+    IntervalFault(
+        "the bounds lie a hair too high, and nothing at all lies below them",
+        "interval",
+        old="means[cut_off], means[-1 - cut_off]",
+        new="means[cut_off] + 1e-12, means[-1 - cut_off] + 1e-12",
+        caught_by="equal_is_not_different",
+        passes=("the_mean_lies_inside", "something_is_found"),
+    ),
+    IntervalFault(
+        "the middle resample is taken for the mean",
+        "interval",
+        old="Interval(fmean(differences),",
+        new="Interval(means[resamples // 2],",
+        caught_by="the_mean_lies_inside",
+        passes=("nothing_is_seldom_something", "more_is_surer"),
     ),
 )

@@ -6,9 +6,9 @@ from functools import partial
 
 from tests.gallery import Fault
 
-Layer = partial(Fault, module="chapters.ch28_layered_memory")
-StoreFault = partial(Layer, check="store", of="Store")
-MemoryFault = partial(Layer, check="memory", of="SimilarMemory")
+Layer = partial(Fault, module="paradigms.memory")
+StoreFault = partial(Fault, check="store", of="Store", module="paradigms.store")
+MemoryFault = partial(Layer, check="memory", of="memory_on")
 NotebookFault = partial(Layer, check="notebook", of="Notebook")
 ShelfFault = partial(Layer, check="shelf", of="shelved")
 SubAgentFault = partial(Layer, check="sub_agent", of="delegating", function="delegating")
@@ -17,7 +17,7 @@ StagedFault = partial(Fault, check="staged", of="staged", module="chapters.ch29_
 STORE_FAULTS: tuple[Fault, ...] = (
     StoreFault(
         "texts are written as strict UTF-8, and a lone surrogate ends the run",
-        "_bytes",
+        "as_bytes",
         old='text.encode("utf-8", "surrogatepass")',
         new='text.encode("utf-8", "replace")',
         caught_by="any_text_comes_back_as_it_was",
@@ -41,7 +41,7 @@ STORE_FAULTS: tuple[Fault, ...] = (
     StoreFault(
         "a note in place of another clears the whole shelf",
         "Store.put",
-        old='"DELETE FROM kept WHERE shelf = ? AND name = ?", (shelf, _bytes(name))',
+        old='"DELETE FROM kept WHERE shelf = ? AND name = ?", (shelf, as_bytes(name))',
         new='"DELETE FROM kept WHERE shelf = ?", (shelf,)',
         caught_by="instead_takes_the_place_of_the_name_alone",
         passes=("the_newest_stands_last_and_nothing_twice",),
@@ -158,6 +158,22 @@ MEMORY_FAULTS: tuple[Fault, ...] = (
         new="found",
         caught_by="a_lesson_is_recalled_once",
     ),
+    MemoryFault(
+        "each run remembers in a file of its own",
+        "memory_on",
+        old="Store(path)",
+        new="Store(f'{path} {__import__(\"uuid\").uuid4()}')",
+        caught_by="a_later_run_remembers",
+        passes=("what_was_kept_on_a_task_is_recalled_on_it",),
+    ),
+    MemoryFault(
+        "of each task the last lesson alone is kept",
+        "SimilarMemory.keep",
+        old='put("lessons", task, lesson)',
+        new='put("lessons", task, lesson, instead=True)',
+        caught_by="two_loops_may_use_it_at_once",
+        passes=("a_later_run_remembers", "a_task_in_other_words_recalls_it"),
+    ),
 )
 
 NOTEBOOK_FAULTS: tuple[Fault, ...] = (
@@ -212,6 +228,14 @@ NOTEBOOK_FAULTS: tuple[Fault, ...] = (
         new="",
         caught_by="a_note_is_shown_and_can_be_read",
     ),
+    NotebookFault(
+        "each notebook has a shelf of its own, whatever its name",
+        "Notebook.__init__",
+        old='f"notes of {name}"',
+        new="f\"notes of {name}, {__import__('uuid').uuid4()}\"",
+        caught_by="a_later_run_finds_its_notes",
+        passes=("a_new_note_on_a_topic_replaces_the_old_one", "a_notebook_belongs_to_its_task"),
+    ),
 )
 
 SHELF_FAULTS: tuple[Fault, ...] = (
@@ -253,9 +277,43 @@ SHELF_FAULTS: tuple[Fault, ...] = (
         caught_by="a_replay_touches_no_store",
         passes=("what_is_long_is_shown_in_part", "a_part_is_not_stored_again"),
     ),
+    ShelfFault(
+        "the model is shown where a result ends, and not where it goes on",
+        "shelved",
+        old="seen._replace(text=results.shown(handle, text))",
+        new="seen._replace(text=cut(text, results.part))",
+        caught_by="what_is_long_is_shown_in_part",
+        passes=("what_is_short_is_left_as_it_is",),
+    ),
+    ShelfFault(
+        "a result is tidied up before its beginning is shown, but not before it is kept",
+        "shelved",
+        old="results.shown(handle, text)",
+        new='results.shown(handle, " ".join(text.split()))',
+        caught_by="reading_on_brings_all_of_it",
+        passes=("what_is_long_is_shown_in_part", "a_part_is_not_stored_again"),
+    ),
 )
 
 SUB_AGENT_FAULTS: tuple[Fault, ...] = (
+    SubAgentFault(
+        "a limit that is reached inside of it brings the parent down",
+        old="        if result.answer is None:\n",
+        new="        if result.account_closed:\n"
+        "            raise RuntimeError(result.summary)\n"
+        "        if result.answer is None:\n",
+        caught_by="it_spends_from_the_account_of_its_parent",
+        passes=("its_failure_is_an_observation",),
+    ),
+    SubAgentFault(
+        "a person's stop inside of it brings the parent down",
+        old="        if result.answer is None:\n",
+        new="        if result.control.stop.name == 'HUMAN':\n"
+        "            raise RuntimeError(result.summary)\n"
+        "        if result.answer is None:\n",
+        caught_by="a_person_stops_both",
+        passes=("it_spends_from_the_account_of_its_parent",),
+    ),
     SubAgentFault(
         "a sub-agent without an answer is a success",
         old="Observation(cut(result.summary, longest), False, Kind.TOOL_ERROR)",
@@ -293,6 +351,29 @@ SUB_AGENT_FAULTS: tuple[Fault, ...] = (
             return Observation(str(error), False, Kind.TOOL_ERROR)""",
         caught_by="a_bug_in_it_is_a_bug",
         passes=("its_failure_is_an_observation", "a_person_stops_both"),
+    ),
+    SubAgentFault(
+        "it is handed the arguments as they were written, not the task in them",
+        old="run(seen.text)",
+        new="run(str(call.arguments))",
+        caught_by="its_answer_is_what_the_parent_observes",
+        passes=("its_failure_is_an_observation", "its_turns_stay_its_own"),
+    ),
+    SubAgentFault(
+        "what cannot be worked on counts as done",
+        old="        if result.answer is None:\n",
+        new="        if not result.control.rounds:\n"
+        "            return Observation('done')\n"
+        "        if result.answer is None:\n",
+        caught_by="an_empty_task_is_not_worked_on",
+        passes=("its_failure_is_an_observation", "its_answer_is_what_the_parent_observes"),
+    ),
+    SubAgentFault(
+        "the results of all tools are cut, not those of sub-agents alone",
+        old="            return seen\n",
+        new="            return seen._replace(text=on_one_line(seen.text, 20))\n",
+        caught_by="other_calls_are_none_of_its_business",
+        passes=("its_answer_is_what_the_parent_observes", "a_long_answer_is_cut"),
     ),
 )
 
@@ -351,5 +432,37 @@ STAGED_FAULTS: tuple[Fault, ...] = (
         new="",
         caught_by="what_is_left_out_is_marked",
         passes=("executing_sees_the_plan_and_the_last_turns", "its_views_are_views"),
+    ),
+    StagedFault(
+        "the plan is kept with the view, for all runs",
+        "_latest_plan",
+        old="    turns = prompt.context.turns\n",
+        new="    turns = prompt.context.turns\n    prompt.context.private = vars(view)\n",
+        caught_by="one_view_serves_many_runs",
+        passes=("executing_sees_the_plan_and_the_last_turns", "the_latest_plan_is_the_plan"),
+    ),
+    StagedFault(
+        "X01: the plan is shown without what came of it",
+        "staged",
+        old="prompt.turns[planned], *between",
+        new="Block(prompt.turns[planned].messages[:1], prompt.turns[planned].tokens), *between",
+        caught_by="its_views_are_views",
+        passes=("executing_sees_the_plan_and_the_last_turns", "what_is_left_out_is_marked"),
+    ),
+    StagedFault(
+        "each turn that is left out is marked by itself",
+        "staged",
+        old="(left_out(planned + 2, first),) if first > planned + 1 else ()",
+        new="[left_out(number, number) for number in range(planned + 2, first + 1)]",
+        caught_by="a_step_costs_the_same_however_long_the_run",
+        passes=("executing_sees_the_plan_and_the_last_turns", "what_is_left_out_is_marked"),
+    ),
+    StagedFault(
+        "a plan that was mended after it was refused is none",
+        "_latest_plan",
+        old="and observation.ok for",
+        new="and observation.ok and not (place and not turns[place - 1].observations[0].ok) for",
+        caught_by="any_run_is_shown_as_it_stands",
+        passes=("the_latest_plan_is_the_plan", "a_plan_that_failed_is_none"),
     ),
 )

@@ -76,6 +76,31 @@ PLAN_FAULTS: tuple[Fault, ...] = (
         new="goal",
         caught_by="needs_are_read",
     ),
+    PlanFault(
+        "a list inside of a step is taken for the plan",
+        "_starts",
+        old='{place: mark for place, mark in marks.items() if len(mark["indent"]) <= outermost + 1}',
+        new="marks",
+        caught_by="details_stay_with_their_step",
+        passes=("the_cases_come_out_right", "any_layout_is_read"),
+    ),
+    PlanFault(
+        "the steps are counted from 0",
+        "_linked",
+        old="PlanStep(number, goal, needs)",
+        new="PlanStep(number - 1, goal, needs)",
+        caught_by="it_reads_or_refuses",
+        passes=("any_layout_is_read", "needs_are_read"),
+    ),
+    PlanFault(
+        "what is to be done twice is planned once",
+        "_read_list",
+        old="    return [_read_step(",
+        new="    written = list({tuple(goal): (label, goal) for label, goal in written}.values())\n"
+        "    return [_read_step(",
+        caught_by="what_was_written_is_what_is_read",
+        passes=("the_cases_come_out_right", "any_layout_is_read", "details_stay_with_their_step"),
+    ),
 )
 
 SOLVE_FAULTS: tuple[Fault, ...] = (
@@ -175,6 +200,22 @@ SOLVE_FAULTS: tuple[Fault, ...] = (
         new="or result.stop is StopReason.MODEL_CALLS",
         caught_by="its_own_limit_fails_a_step_alone",
     ),
+    SolveFault(
+        "nobody holds the plans to their common allowance",
+        "PlanAndSolve.run",
+        old="bounded(self._plans(task, steps), self.limits, task)",
+        new="self._plans(task, steps)",
+        caught_by="it_ends_within_its_bound",
+        passes=("replans_are_capped", "a_new_plan_is_told_why"),
+    ),
+    SolveFault(
+        "what a failed step came to is not kept",
+        "PlanAndSolve._carried_out",
+        old="_replace(status=status, problem=problem)",
+        new="_replace(status=status, problem=problem, result=None if problem else result)",
+        caught_by="its_ending_is_honest",
+        passes=("no_step_runs_on_a_failed_one", "replans_are_capped", "nothing_in_hand_is_lost"),
+    ),
 )
 
 OUTER_FAULTS: tuple[Fault, ...] = (
@@ -250,5 +291,37 @@ OUTER_FAULTS: tuple[Fault, ...] = (
         old="if seen and not",
         new="if False and not",
         caught_by="failed_calls_reach_nothing",
+    ),
+    OuterFault(
+        "where no sub-goals can be read, the goal is tried again all the same",
+        "OuterLoop._pursued",
+        old="return state.ended(None, GaveUp.NO_PLAN, str(unreadable))",
+        new="str(unreadable)",
+        caught_by="no_plan_is_no_success",
+        passes=("replans_are_capped", "what_was_missed_gets_sub_goals"),
+    ),
+    OuterFault(
+        "the goal that was given up is not told as open",
+        "OuterLoop._pursued",
+        old="        elif replans == self.replans:\n",
+        new="        elif replans == self.replans:\n            state.stack.pop()\n",
+        caught_by="its_ending_is_honest",
+        passes=("replans_are_capped", "nothing_in_hand_is_lost"),
+    ),
+    OuterFault(
+        "where no replan is left, the goal is tried once more",
+        "OuterLoop._pursued",
+        old="        elif replans == self.replans:\n",
+        new="        elif replans == self.replans:\n            yield from self._attempted(state)\n",
+        caught_by="it_ends_within_its_bound",
+        passes=("replans_are_capped", "what_was_missed_gets_sub_goals"),
+    ),
+    OuterFault(
+        "a run goes on with the attempts of the one before",
+        "OuterLoop.run",
+        old="    state = _State([Goal(task)])",
+        new="    state = _State([Goal(task)], self.__dict__.setdefault('attempts', []))",
+        caught_by="it_does_the_same_again",
+        passes=("what_was_missed_gets_sub_goals",),
     ),
 )

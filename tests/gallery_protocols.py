@@ -7,6 +7,7 @@ from functools import partial
 from tests.gallery import Fault
 
 ParserFault = partial(Fault, check="parser", of="parse", module="paradigms.text_protocol")
+LiteralFault = partial(ParserFault, of="paradigms.text_protocol:parse", module="paradigms.literals")
 ReaderFault = partial(Fault, check="reader", of="read", module="paradigms.function_calling")
 ToolboxFault = partial(Fault, check="toolbox", of="Toolbox")
 
@@ -155,5 +156,32 @@ PROTOCOL_FAULTS: tuple[Fault, ...] = (
         new="self._tools.get(call.name)",
         caught_by="it_answers_any_call",
         passes=("it_enters_no_tool_with_what_does_not_fit",),
+    ),
+    ParserFault(
+        "an argument that is empty is left out",
+        "_object",
+        old="    return read_object(reply, position)\n",
+        new="    arguments, end = read_object(reply, position)\n"
+        "    return {name: value for name, value in arguments.items() if value not in ('', [], {})}, end\n",
+        caught_by="what_is_written_is_read",
+        passes=("the_cases_come_out_right", "no_part_of_a_call_is_run"),
+    ),
+    LiteralFault(
+        "how deep brackets lie is not counted",
+        "read_items",
+        old="_value(text, token, depth)",
+        new="_value(text, token, 1)",
+        caught_by="long_replies_are_read",
+        passes=("the_cases_come_out_right", "no_part_of_a_call_is_run"),
+    ),
+    LiteralFault(
+        "a call that breaks off after a comma is made with what there is",
+        "read_items",
+        old="        if token is None:\n",
+        new="        if token is None and name is None and not text[position:].strip():\n"
+        "            return values, named, position\n"
+        "        if token is None:\n",
+        caught_by="no_part_of_a_call_is_run",
+        passes=("the_cases_come_out_right", "what_is_written_is_read"),
     ),
 )

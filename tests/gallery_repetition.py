@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from tests import check_cycle, check_stop_rule
 from tests.gallery import Fault
 
 _RuleFault = partial(Fault, module="chapters.ch17_repetition_and_convergence")
@@ -125,6 +126,34 @@ REPETITION_FAULTS: tuple[Fault, ...] = (
         caught_by="an_old_turn_is_not_read_again",
         passes=("the_kth_repeat_stops_and_none_before", "runs_share_nothing"),
     ),
+    RepetitionFault(
+        "EB15: whatever is done in between, the count begins anew",
+        "_Repetition.__call__",
+        old="    self._rounds.append(_done(turn, self._mark))\n",
+        new="    done = _done(turn, self._mark)\n"
+        "    if self._rounds and done != self._rounds[-1]:\n"
+        "        self._rounds.clear()\n"
+        "        self._counts.clear()\n"
+        "    self._rounds.append(done)\n",
+        caught_by="coming_back_to_it_is_counted",
+        passes=("the_kth_repeat_stops_and_none_before", "what_is_long_past_is_forgotten"),
+    ),
+    RepetitionFault(
+        "the same tool is the same action, whatever it is asked",
+        "_with_result",
+        old="return canonical(call), seen.kind, seen.text",
+        new="return call.name",
+        caught_by="honest_work_is_left_alone",
+        passes=("the_kth_repeat_stops_and_none_before", "a_stuck_run_is_stopped"),
+    ),
+    RepetitionFault(
+        "it gives a limit for its reason",
+        "_Repetition.__call__",
+        old="return StopReason.REPEATED_ACTION if",
+        new="return StopReason.MAX_ITERATIONS if",
+        caught_by="a_stuck_run_is_stopped",
+        passes=("honest_work_is_left_alone",),
+    ),
 )
 
 CYCLE_FAULTS: tuple[Fault, ...] = (
@@ -173,6 +202,25 @@ CYCLE_FAULTS: tuple[Fault, ...] = (
         new="    times += 1\n    cycle =",
         caught_by="a_cycle_that_comes_twice_is_stopped",
     ),
+    CycleFault(
+        "a cycle that comes once is one",
+        "_goes_round",
+        old="    cycle =",
+        new="    times = 1\n    cycle =",
+        caught_by="honest_work_is_left_alone",
+    ),
+    *(  # what both rules share
+        fault._replace(name=f"cycle: {fault.name}", check="cycle", of="repeated_cycle", passes=())
+        for fault in REPETITION_FAULTS
+        if fault.function in ("_looking", "canonical") and fault.caught_by in check_cycle.PROMISES
+    ),
+)
+
+#: What any rule of the chapter promises, and the faults of one of them that break it.
+STOP_RULE_FAULTS: tuple[Fault, ...] = tuple(
+    fault._replace(name=f"any rule: {fault.name}", check="stop_rule", passes=())
+    for fault in REPETITION_FAULTS
+    if fault.caught_by in check_stop_rule.PROMISES
 )
 
 SIMILARITY_FAULTS: tuple[Fault, ...] = (
@@ -239,6 +287,14 @@ SIMILARITY_FAULTS: tuple[Fault, ...] = (
         caught_by="a_text_is_like_itself",
         of="fingerprints",
     ),
+    SimilarityFault(
+        "the threshold is read as how much may differ",
+        "text_ratio",
+        old="matcher.quick_ratio() >= least and matcher.ratio() >= least",
+        new="matcher.ratio() >= 1 - least",
+        caught_by="a_higher_threshold_is_harder_to_reach",
+        passes=("a_text_is_like_itself", "frequent_letters_count_too"),
+    ),
 )
 
 STAGNATION_FAULTS: tuple[Fault, ...] = (
@@ -252,7 +308,7 @@ STAGNATION_FAULTS: tuple[Fault, ...] = (
     StagnationFault(
         "what is no number brings the rule down",
         "_judged",
-        old="found if _is_number(found) else None",
+        old="found if is_number(found) else None",
         new="found",
         caught_by="what_is_no_number_is_no_improvement",
         passes=("it_stops_when_its_patience_is_used_up",),
@@ -342,7 +398,7 @@ WARNING_FAULTS: tuple[Fault, ...] = (
         caught_by="runs_share_nothing",
     ),
     WarningFault(
-        "the model is not told why",
+        "a warning does not say why",
         "warn_first",
         old='advice.replace("{reason}", verdict.value)',
         new="advice",

@@ -245,14 +245,6 @@ TREE_FAULTS: tuple[Fault, ...] = (
 
 DEPTH_FAULTS: tuple[Fault, ...] = (
     DepthFault(
-        "depth-first: the first thought is followed, not the best",
-        "best_first",
-        old="sorted(branches, key=lambda branch: branch.rank, reverse=True)",
-        new="list(branches)",
-        caught_by="it_decides_on_the_best_branch",
-        passes=("it_goes_as_deep_as_it_may",),
-    ),
-    DepthFault(
         "depth-first: what is unknown passes the threshold",
         "tree_depth_first",
         old="child.value is not None and child.value >= threshold",
@@ -275,5 +267,27 @@ DEPTH_FAULTS: tuple[Fault, ...] = (
         new="while True:",
         caught_by="its_caps_hold",
         passes=("it_comes_back_from_a_wrong_way",),
+    ),
+    DepthFault(
+        "depth-first: at the end of a branch it stands with empty hands",
+        "tree_depth_first",
+        old="longest = max([longest, *passed], key=lambda branch: len(branch.path))",
+        new="longest = open_branches[-1] if open_branches else Branch()",
+        caught_by="a_branch_may_end_early",
+        passes=("it_decides_on_the_best_branch", "it_goes_as_deep_as_it_may"),
+    ),
+    DepthFault(
+        "depth-first: it turns back one level too early",
+        "tree_depth_first",
+        old="len(longest.path) == depth",
+        new="len(longest.path) >= max(depth - 1, 1)",
+        caught_by="it_goes_as_deep_as_it_may",
+        passes=("its_caps_hold",),
+    ),
+    # What both searches share, and the same promises catch.
+    *(
+        fault._replace(name=f"depth-first: {fault.name}", check="depth_first", of="tree_depth_first")
+        for fault in TREE_FAULTS
+        if fault.function in ("_search", "best_first")
     ),
 )

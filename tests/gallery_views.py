@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
+from paradigms.prompt import View
+from paradigms.views import ask_the_model, summarise
 from tests.gallery import Fault
 
 WindowFault = partial(Fault, check="window", of="keep_last", module="paradigms.views")
-#: ``of`` is ``summarise``, or what it is given to write its summaries with.
 SummaryFault = partial(Fault, check="summary", of="summarise", module="paradigms.views")
+
+
+def summarise_by_the_model(window: int, longest: int) -> View:
+    """``summarise`` as it is by default, written so that a changed ``ask_the_model`` is used."""
+    return summarise(window, longest, by=ask_the_model)
+
 
 WINDOW_FAULTS: tuple[Fault, ...] = (
     WindowFault(
@@ -136,7 +143,7 @@ SUMMARY_FAULTS: tuple[Fault, ...] = (
     SummaryFault(
         "what is to be summarised is sent however large it is",
         "ask_the_model",
-        of="ask_the_model",
+        of="tests.gallery_views:summarise_by_the_model",
         old="shortened(told, due.window - opening.tokens)",
         new="told",
         caught_by="the_request_for_it_fits_the_window",
@@ -183,7 +190,7 @@ SUMMARY_FAULTS: tuple[Fault, ...] = (
     SummaryFault(
         "the old summary is not part of the new one",
         "ask_the_model",
-        of="ask_the_model",
+        of="tests.gallery_views:summarise_by_the_model",
         old="if due.known else []",
         new="if False else []",
         caught_by="the_summary_before_goes_into_the_next",
@@ -206,7 +213,7 @@ SUMMARY_FAULTS: tuple[Fault, ...] = (
     SummaryFault(
         "X03: whoever summarises is not told the task",
         "ask_the_model",
-        of="ask_the_model",
+        of="tests.gallery_views:summarise_by_the_model",
         old='f"Task: {context.task}"',
         new='"Task: as before"',
         caught_by="the_request_names_the_task",

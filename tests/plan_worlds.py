@@ -22,7 +22,7 @@ from agentloop import (
 from fake_llm import FakeClock, FakeModel, typical_replies
 from paradigms.planning import PLANNING
 from paradigms.react import react
-from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 TASK = "看天气，再选景点，再订票"
 
@@ -149,24 +149,18 @@ def play(program: Program[Any], luck: Luck, journal: Journal | None = None) -> P
     return Played(value, asked.requests, journal)
 
 
-def hold(kept: bool, story: str) -> None:
-    """Raise ``BrokenPromise`` with the story, unless the promise is kept."""
-    if not kept:
-        raise BrokenPromise(story)
-
-
 def hold_an_honest_ending(value: Any) -> None:
     """An answer exactly at FINAL_ANSWER; else a reason that an account or the paradigm itself can have."""
     answered = value.stop is StopReason.FINAL_ANSWER
-    hold(
+    expect(
         (value.answer is not None) == answered,
         f"it ended with {value.stop.name} and the answer {value.answer!r}",
     )
-    hold(
+    expect(
         answered == (not value.problem), f"it ended with {value.stop.name} and the problem {value.problem!r}"
     )
     known = (StopReason.FINAL_ANSWER, StopReason.INVALID_TASK, *ACCOUNT_REASONS)
-    hold(
+    expect(
         value.stop in known or not isinstance(value.stop, StopReason),
         f"nobody can have said {value.stop.name}",
     )
@@ -175,8 +169,8 @@ def hold_an_honest_ending(value: Any) -> None:
 def hold_the_same_again(program: Callable[[], Program[Any]], luck: Luck) -> None:
     """Run twice, and once on the journal of the first run: nothing may differ."""
     first, second = play(program(), luck), play(program(), luck)
-    hold(first.value == second.value, f"the second run differs from the first: {luck}")
-    hold(first.requests == second.requests, f"the second run asked for something else: {luck}")
+    expect(first.value == second.value, f"the second run differs from the first: {luck}")
+    expect(first.requests == second.requests, f"the second run asked for something else: {luck}")
     replayed = play(program(), Luck((), (), ()), first.journal)
-    hold(replayed.value == first.value, f"replayed, it ended otherwise: {luck}")
-    hold(not replayed.requests, "replayed, it asked the model")
+    expect(replayed.value == first.value, f"replayed, it ended otherwise: {luck}")
+    expect(not replayed.requests, "replayed, it asked the model")

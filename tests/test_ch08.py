@@ -92,7 +92,7 @@ def test_a_depth_that_is_none_is_refused(depth: Any) -> None:
 
 @pytest.mark.parametrize("enough", [0, -0.5, 1.1, float("nan")])
 def test_a_confidence_that_is_none_is_refused(enough: float) -> None:
-    with pytest.raises(ValueError, match="enough must be a confidence above 0 and up to 1"):
+    with pytest.raises(ValueError, match="enough must be a number above 0 and up to 1"):
         chain_of_thought(react(TOOLS), 3, enough)
 
 

@@ -70,7 +70,7 @@ def test_a_cap_that_is_none_is_refused(name: str, number: Any) -> None:
 
 @pytest.mark.parametrize("threshold", [0, -1, 1.1, float("nan")])
 def test_a_threshold_that_lets_everything_or_nothing_pass_is_refused(threshold: float) -> None:
-    with pytest.raises(ValueError, match="threshold must be a value above 0 and up to 1"):
+    with pytest.raises(ValueError, match="threshold must be a number above 0 and up to 1"):
         tree_depth_first(STEP, proposals(), verdicts(), threshold=threshold)
 
 

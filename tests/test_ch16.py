@@ -64,8 +64,6 @@ from fake_llm import (
 )
 from paradigms.react import react
 from tests.check_sized import PROMISES, USUAL
-from tests.gallery import Fault, wrong_version
-from tests.gallery_goals import LIMIT_FAULTS
 from tests.plan_worlds import TOOLS as PLACES
 from tests.plan_worlds import Luck, lucks, outer_limits, play
 
@@ -85,16 +83,6 @@ MISSED = StopReason.FINAL_ANSWER
 @pytest.mark.parametrize("name", PROMISES)
 def test_ours_keeps(name: str) -> None:
     PROMISES[name](sized)
-
-
-@pytest.mark.parametrize("fault", LIMIT_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong = wrong_version(fault)
-    for name in fault.passes:
-        PROMISES[name](wrong)
-    with pytest.raises((AssertionError, ValueError)) as caught:
-        PROMISES[fault.caught_by](wrong)
-    assert str(caught.value).strip()
 
 
 def test_results_in_place_of_controls_are_a_clear_mistake() -> None:

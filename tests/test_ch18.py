@@ -54,8 +54,6 @@ from paradigms.function_calling import function_calling
 from tests import check_approval, check_critical, check_disk_journal
 from tests.check_approval import DELETE, LOOK, PAY, Office, dangerous, reason, repeating, run, seen
 from tests.check_machine import BrokenPromise
-from tests.gallery import Fault, wrong_version
-from tests.gallery_approval import APPROVAL_FAULTS, CRITICAL_FAULTS, DISK_FAULTS
 
 PROMISES: dict[str, dict[str, Callable[[Any], None]]] = {
     "approval": check_approval.PROMISES,
@@ -73,7 +71,7 @@ def driven(driver: Callable[..., Any], *given: Any, **named: Any) -> Any:
     return asyncio.run(came) if asyncio.iscoroutine(came) else came
 
 
-# --- The promises, ours and wrong ones --------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -81,18 +79,6 @@ def driven(driver: Callable[..., Any], *given: Any, **named: Any) -> Any:
 )
 def test_ours_keeps(check: str, name: str) -> None:
     PROMISES[check][name](OURS[check])
-
-
-@pytest.mark.parametrize(
-    "fault", (*APPROVAL_FAULTS, *CRITICAL_FAULTS, *DISK_FAULTS), ids=lambda fault: fault.name
-)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong, promises = wrong_version(fault), PROMISES[fault.check]
-    for name in fault.passes:
-        promises[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        promises[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,6 @@ from paradigms.function_calling import function_calling
 from paradigms.react import react
 from tests.check_machine import BrokenPromise
 from tests.check_retry import PATIENCE, PROMISES, check_retry, words
-from tests.gallery import Fault, wrong_version
-from tests.gallery_retry import RETRY_FAULTS
 
 CALL = ToolCall("get_weather", {"city": "北京"}, "call_1_1_1")
 DRIVERS = (drive, drive_async, drive_on_bus)
@@ -81,26 +79,12 @@ def once(tool: Callable[..., Any], call: ToolCall = CALL, **options: Any) -> tup
     return drive(act(call), world), clock
 
 
-# --- The promises, ours and wrong ones --------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PROMISES)
 def test_retry_keeps(name: str) -> None:
     PROMISES[name](retry)
-
-
-@pytest.mark.parametrize("fault", RETRY_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong = wrong_version(fault)
-    for name in fault.passes:
-        PROMISES[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        PROMISES[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
-
-
-def test_every_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in RETRY_FAULTS} == set(PROMISES)
 
 
 def test_the_tutorials_retry_breaks_the_promises() -> None:

@@ -40,17 +40,15 @@ from chapters.ch23_error_accumulation import (
     clerk,
     interval,
     note,
-    plot,
     second_look,
     slipping_model,
     tally,
     wrong_so_far,
 )
+from chapters.telling import plot
 from fake_llm import FakeClock, get_attraction, get_weather, random_model
 from paradigms.react import react
 from tests import check_checked, check_plot
-from tests.gallery import Fault, wrong_version
-from tests.gallery_accumulation import CHECKED_FAULTS, PLOT_FAULTS
 from tests.loop_strategies import answers
 
 PROMISES: dict[str, Any] = {"checked": check_checked.PROMISES, "plot": check_plot.PROMISES}
@@ -68,7 +66,7 @@ def all_went_well(result: Result) -> bool:
     return all(seen.ok for turn in result.turns for seen in turn.observations)
 
 
-# --- The promises, ours and wrong ones --------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", check_checked.PROMISES)
@@ -79,16 +77,6 @@ def test_checked_keeps(name: str) -> None:
 @pytest.mark.parametrize("name", check_plot.PROMISES)
 def test_plot_keeps(name: str) -> None:
     check_plot.PROMISES[name](plot)
-
-
-@pytest.mark.parametrize("fault", (*CHECKED_FAULTS, *PLOT_FAULTS), ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong = wrong_version(fault)
-    for name in fault.passes:
-        PROMISES[fault.check][name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        PROMISES[fault.check][fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
 
 
 # --- The arithmetic ---------------------------------------------------------------------------

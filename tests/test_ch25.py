@@ -58,8 +58,6 @@ from paradigms.views import (
 from tests import check_window
 from tests.check_machine import BrokenPromise
 from tests.check_window import plain, rounds
-from tests.gallery import Fault, wrong_version
-from tests.gallery_views import WINDOW_FAULTS
 
 VIEWS: dict[str, Callable[[int], View]] = {
     "keep_last": keep_last,
@@ -68,27 +66,13 @@ VIEWS: dict[str, Callable[[int], View]] = {
     "compressed": compressed,
 }
 
-# --- The promises, ours and wrong ones --------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("promise", check_window.PROMISES)
 def test_our_views_keep(promise: str, view: str) -> None:
     check_window.PROMISES[promise](VIEWS[view])
-
-
-@pytest.mark.parametrize("fault", WINDOW_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong = wrong_version(fault)
-    for name in fault.passes:
-        check_window.PROMISES[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        check_window.PROMISES[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
-
-
-def test_each_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in WINDOW_FAULTS} == set(check_window.PROMISES)
 
 
 def test_views_that_count_no_tokens_break_the_promises() -> None:

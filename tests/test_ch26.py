@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -45,31 +44,13 @@ from tests import check_summary, check_window
 from tests.check_machine import BrokenPromise
 from tests.check_summary import rounds
 from tests.check_window import plain
-from tests.gallery import Fault, wrong_version
-from tests.gallery_views import SUMMARY_FAULTS
 
-# --- The promises, ours and wrong ones --------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("promise", check_summary.PROMISES)
 def test_summarise_keeps(promise: str) -> None:
     check_summary.PROMISES[promise](summarise)
-
-
-@pytest.mark.parametrize("fault", SUMMARY_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong = wrong_version(fault)
-    if fault.of == "ask_the_model":
-        wrong = partial(summarise, by=wrong)
-    for name in fault.passes:
-        check_summary.PROMISES[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        check_summary.PROMISES[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
-
-
-def test_each_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in SUMMARY_FAULTS} == set(check_summary.PROMISES)
 
 
 def test_a_view_that_never_asks_breaks_the_promises() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from agentloop import RESEARCH, AgentLoop, Journal, Limits, Result, StopReason, World, drive
 from chapters.ch07_drivers import drive_async, drive_on_bus
-from chapters.ch28_layered_memory import Store
 from chapters.ch29_staged_context import (
     LETTERS,
     STRATEGIES,
@@ -31,28 +30,17 @@ from fake_llm import FakeClock, FakeModel, random_model
 from fake_llm.reader import Guidebook
 from paradigms.prompt import View, last_turns, whole_history
 from paradigms.react import react
+from paradigms.store import Store
 from tests import check_staged
 from tests.check_machine import BrokenPromise
-from tests.gallery import Fault, wrong_version
-from tests.gallery_memory import STAGED_FAULTS
 from tests.strategies import limits as any_limits
 
-# --- The promises, ours and wrong ones --------------------------------------------------------
+# --- The promises -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", check_staged.PROMISES)
 def test_staged_keeps(name: str) -> None:
     check_staged.PROMISES[name](staged)
-
-
-@pytest.mark.parametrize("fault", STAGED_FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    wrong = wrong_version(fault)
-    for name in fault.passes:
-        check_staged.PROMISES[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        check_staged.PROMISES[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
 
 
 def test_the_first_attempt_breaks_what_the_exercise_says() -> None:

@@ -41,14 +41,16 @@ def test_a_fault_keeps_the_promises_it_says_it_keeps(fault: Fault, name: str) ->
     promises(fault.check)[name](wrong_version(fault))
 
 
-#: What has a wrong version for each of its promises.
-WHOLE = ("machine", "reader", "toolbox", "chain", "tree", "reflexion", "simulated")
+#: Promises that no wrong version here breaks. The faults of drivers hang: test_drivers.py has them.
+GAPS = {
+    "driver": set(promises("driver")),
+}
 
 
-@pytest.mark.parametrize("check", WHOLE)
+@pytest.mark.parametrize("check", CHECKS)
 def test_every_promise_is_needed(check: str) -> None:
     caught = {fault.caught_by for fault in FAULTS if fault.check == check}
-    assert caught == set(promises(check))
+    assert caught == set(promises(check)) - GAPS.get(check, set())
 
 
 def test_each_fault_belongs_to_a_check_of_the_workbench() -> None:

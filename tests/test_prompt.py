@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from agentloop import (
     AgentLoop,
     CallModel,
-    Do,
     Finish,
     Limits,
     LoopContext,
@@ -30,17 +29,15 @@ from agentloop import (
 )
 from fake_llm import FakeModel, ScriptedModel, calls, get_weather, readable
 from paradigms import function_calling, text_protocol
-from paradigms.prompt import Block, Prompt, View, block, last_turns, think, whole_history
+from paradigms.prompt import Block, Prompt, block, last_turns, think, whole_history
 from paradigms.react import react
 from tests import check_think, check_view
-from tests.check_machine import BrokenPromise
-from tests.gallery import Fault, wrong_version
 
 VIEWS = {"whole_history": whole_history, "last_turns(1)": last_turns(1), "last_turns(3)": last_turns(3)}
 THOUGHT = 'Thought: 先查天气。\nAction: get_weather(city="北京")'
 ANSWER = "Thought: 够了。\nAction: Finish[晴]"
 
-# --- Ours keeps every promise, and each wrong version is caught -------------------------------
+# --- Ours keeps every promise; tests/gallery_prompt.py holds wrong versions ---------------------
 
 
 @pytest.mark.parametrize("promise", check_think.PROMISES)
@@ -51,156 +48,8 @@ def test_think_keeps_its_promises(promise: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("promise", check_view.PROMISES)
 def test_our_views_keep_their_promises(promise: str, view: str) -> None:
+    """The task stays, and whole turns are left out (EB16)."""
     check_view.PROMISES[promise](VIEWS[view])
-
-
-def fault(name: str, function: str, old: str, new: str, caught_by: str) -> Fault:
-    return Fault(name, function, old, new, caught_by, check="think", of="think", module="paradigms.prompt")
-
-
-FAULTS = (
-    fault(
-        "EA16: working memory never reaches the prompt",
-        "Prompt.refresh",
-        old=" if memory else ",
-        new=" if False else ",
-        caught_by="working_memory_is_shown_as_it_is_now",
-    ),
-    fault(
-        "what has left working memory is still shown",
-        "Prompt.refresh",
-        old=" if memory else (self.opening,)",
-        new=" if memory else self.head",
-        caught_by="working_memory_is_shown_as_it_is_now",
-    ),
-    fault(
-        "EA17: the whole history is sent twice",
-        "think",
-        old="(*prompt.head, *shown)",
-        new="(*prompt.head, *shown, *shown)",
-        caught_by="history_stands_once_whole_and_in_order",
-    ),
-    fault(
-        "EA18: the tools are not sent along",
-        "think",
-        old="CallModel(tuple(messages), tools, stop, tokens)",
-        new="CallModel(tuple(messages), (), stop, tokens)",
-        caught_by="tools_and_stop_texts_are_sent_along",
-    ),
-    fault(
-        "EB11: tool definitions are sent and not counted",
-        "think",
-        old="tokens = tools_tokens\n",
-        new="tokens = 0\n",
-        caught_by="announced_is_what_is_sent",
-    ),
-    fault(
-        "EB16: a view that drops old messages drops the task first",
-        "think",
-        old="(*prompt.head, *shown)",
-        new="shown or prompt.head",
-        caught_by="system_prompt_and_task_come_first_and_once",
-    ),
-    fault(
-        "every turn is rendered anew in every round",
-        "Prompt.refresh",
-        old="for turn in",
-        new="self.turns.clear()\n    for turn in",
-        caught_by="a_turn_is_rendered_once",
-    ),
-    fault(
-        "the view is not asked",
-        "think",
-        old="shown = view(prompt)",
-        new="shown = prompt.turns",
-        caught_by="the_view_chooses_among_turns_alone",
-    ),
-    fault(
-        "a model that failed is read like one that answered",
-        "think",
-        old="report(reply) if isinstance(reply, Observation) else read(reply)",
-        new="read(Reply(reply.text))",
-        caught_by="the_reply_is_read_and_a_failure_is_reported",
-    ),
-    fault(
-        "all runs share one prompt",
-        "think",
-        old="    def reason(context: LoopContext) -> Program[Act | Finish]:\n"
-        "        prompt = context.private.get(reason)",
-        new="    shared: dict = {}\n\n"
-        "    def reason(context: LoopContext) -> Program[Act | Finish]:\n"
-        "        context.private = shared\n"
-        "        prompt = context.private.get(reason)",
-        caught_by="runs_share_nothing",
-    ),
-)
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_wrong_think_is_caught_by_the_promise_it_names(fault: Fault) -> None:
-    with pytest.raises(BrokenPromise):
-        check_think.PROMISES[fault.caught_by](wrong_version(fault))
-
-
-def test_each_promise_of_think_is_needed() -> None:
-    assert {fault.caught_by for fault in FAULTS} == set(check_think.PROMISES)
-
-
-def _results_alone(prompt: Prompt) -> list[Block]:
-    return [block(*each.messages[1:]) for each in prompt.turns]
-
-
-def _last_messages(prompt: Prompt) -> list[Block]:
-    messages = [message for each in prompt.turns for message in each.messages]
-    return [block(message) for message in messages[-4:]]
-
-
-def _forgets(prompt: Prompt) -> list[Block]:
-    del prompt.turns[:-2]
-    return prompt.turns
-
-
-def _drops_turns_of_the_run(prompt: Prompt) -> list[Block]:
-    del prompt.context.turns[:-2]
-    return prompt.turns[-2:]
-
-
-def _cheap(prompt: Prompt) -> list[Block]:
-    return [each._replace(tokens=1) for each in prompt.turns]
-
-
-def _never_chooses(prompt: Prompt) -> Program[list[Block]]:
-    while True:
-        yield Do("think it over", lambda: None)
-
-
-WRONG_VIEWS: dict[str, tuple[View, str]] = {
-    "B-10: nothing is put back": (lambda prompt: (), "the_latest_turn_is_shown"),
-    "the first turns alone": (lambda prompt: prompt.turns[:3], "the_latest_turn_is_shown"),
-    "the latest first": (lambda prompt: prompt.turns[::-1], "turns_keep_their_order"),
-    "the latest twice": (lambda prompt: [*prompt.turns, *prompt.turns[-1:]], "turns_keep_their_order"),
-    "EB16: the last messages, not turns": (_last_messages, "calls_and_results_stay_together"),
-    "X01: results without their calls": (_results_alone, "calls_and_results_stay_together"),
-    "old turns are deleted, not hidden": (_forgets, "history_and_head_are_not_touched"),
-    "the run's own turns are deleted": (_drops_turns_of_the_run, "history_and_head_are_not_touched"),
-    "messages in place of blocks": (
-        lambda prompt: [message for each in prompt.turns for message in each.messages],  # type: ignore[misc]
-        "it_shows_blocks",
-    ),
-    "it never chooses": (_never_chooses, "it_shows_blocks"),
-    "blocks that lie about their size": (_cheap, "sizes_are_true"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG_VIEWS)
-def test_a_wrong_view_is_caught_by_the_promise_it_names(name: str) -> None:
-    view, caught_by = WRONG_VIEWS[name]
-    with pytest.raises(BrokenPromise, match="after [0-9]+ turns"):
-        check_view.PROMISES[caught_by](view)
-
-
-def test_each_promise_of_a_view_is_needed() -> None:
-    assert {caught_by for _, caught_by in WRONG_VIEWS.values()} == set(check_view.PROMISES)
 
 
 # --- Any text ---------------------------------------------------------------------------------

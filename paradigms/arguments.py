@@ -1,0 +1,28 @@
+"""What an argument must be, said once: where it is not, a ``ValueError`` says what would have been right."""
+
+from __future__ import annotations
+
+from agentloop import LARGEST
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a finite number; ``True`` is none, and neither is NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def require(name: str, number: object, least: int) -> None:
+    """Raises ``ValueError`` for what is not a whole number of at least ``least``; ``True`` is none."""
+    if type(number) is not int or number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {number!r}")
+
+
+def require_share(name: str, value: float) -> None:
+    """Raises ``ValueError`` for what is not a number above 0 and up to 1: a score, a confidence, a ratio."""
+    if not is_number(value) or not 0 < value <= 1:
+        raise ValueError(f"{name} must be a number above 0 and up to 1, not {value!r}")
+
+
+def require_seconds(name: str, value: float) -> None:
+    """Raises ``ValueError`` for what is not a finite number of seconds above 0."""
+    if not is_number(value) or not value > 0:
+        raise ValueError(f"{name} must be a finite number of seconds above 0, not {value!r}")
