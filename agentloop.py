@@ -1171,6 +1171,8 @@ class AgentLoop:
             if not isinstance(error, LimitReached) or account.control.stop is None:
                 account.end(HOOK_FAILED)
                 raise LoopError(self._result(account, context), error) from error
+        finally:
+            context.private.clear()  # what hooks keep may hold the context: a circle that is slow to collect
         return self._result(account, context)
 
     def _result(self, account: Account, context: LoopContext) -> Result:

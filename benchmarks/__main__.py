@@ -36,12 +36,12 @@ from agentloop import (
     Toolbox,
     ToolCall,
     Turn,
-    Usage,
     World,
     advance,
     drive,
 )
-from benchmarks.figures import TASK, Figure, add, quickest, ratios, scripted, seconds, spread, wide
+from benchmarks import breaker, guards, journal, many, robust, views
+from benchmarks.figures import TASK, USAGE, Figure, add, quickest, ratios, scripted, seconds, spread, wide
 from fake_llm import calls
 from paradigms.function_calling import function_calling, read, render
 from paradigms.prompt import block, last_turns
@@ -50,7 +50,6 @@ from paradigms.text_protocol import parse
 
 ROOT = Path(__file__).parent.parent
 SHOWN = 4  # turns in the bounded view of both sides
-USAGE = Usage(tokens=10)
 
 
 # --- One round ---------------------------------------------------------------------------------
@@ -264,7 +263,11 @@ def demos_figure(scale: float) -> Iterable[Figure]:
 
 # --- The report --------------------------------------------------------------------------------
 
-FIGURES = (rounds_figures, event_figure, parsing_figure, import_figure, memory_figure, demos_figure)
+FIGURES = (
+    *(rounds_figures, event_figure, parsing_figure, import_figure, memory_figure),
+    *(figures for module in (breaker, guards, robust, views, journal, many) for figures in module.FIGURES),
+    demos_figure,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

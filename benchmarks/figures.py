@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from agentloop import Limits, Reply
+from agentloop import Limits, Reply, Usage
 from fake_llm import ScriptedModel
 
 TASK = "add one and two, again and again"
+USAGE = Usage(tokens=10)
 
 
 class Figure(NamedTuple):

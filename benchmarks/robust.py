@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable
 
 from agentloop import AgentLoop, Reply, Toolbox, World, drive
-from benchmarks.__main__ import TASK, USAGE, Figure, add, ratios, spread, wide
+from benchmarks.figures import TASK, USAGE, Figure, add, ratios, spread, wide
 from chapters.ch15_goal_detection import verified
 from chapters.ch21_circuit_breaker import CircuitBreakers
 from chapters.ch22_hallucination import numbers_in

@@ -76,3 +76,6 @@ def _growing(view: View, rounds: int) -> float:
             shown(view, prompt)
 
     return seconds(conversation)
+
+
+FIGURES = (views_figures,)

@@ -212,7 +212,7 @@ def test_an_unknown_chapter_is_answered_with_what_is_there(wanted: str, told: st
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["stat_machin"], "did you mean state_machine?"),
+        (["stat_machin"], "did you mean state_machine"),
         (["2", "--trace", str(Path(__file__).parent)], "tests"),  # a folder is no file
         (["--step"], "--trace and --step need a chapter to run, or all"),
     ],
