@@ -1172,7 +1172,7 @@ class AgentLoop:
                 account.end(HOOK_FAILED)
                 raise LoopError(self._result(account, context), error) from error
         finally:
-            context.private.clear()  # what hooks keep may hold the context: a circle that is slow to collect
+            context.private = {}  # what hooks keep may hold the context: a circle, and slow to collect
         return self._result(account, context)
 
     def _result(self, account: Account, context: LoopContext) -> Result:
