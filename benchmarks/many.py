@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
-from agentloop import CREW, AgentLoop, CallModel, Message, Program, Reply, Toolbox, Usage, World
-from benchmarks.figures import TASK, Figure, add, ratios, seconds, spread, wide
+from agentloop import CREW, AgentLoop, CallModel, Message, Program, Reply, Toolbox, World
+from benchmarks.figures import TASK, USAGE, Figure, add, ratios, seconds, spread, wide
 from chapters.ch07_drivers import drive_async
 from chapters.ch30_isolation_and_sharing import gather_many, run_many
 from fake_llm import calls
@@ -24,7 +24,6 @@ ROUNDS = 10  # of each loop
 AWAITED = 0.001  # seconds: what each model call takes
 SHOWN = 4  # turns in the bounded view of both sides
 SYSTEM = "You add numbers."
-USAGE = Usage(tokens=10)
 ACTION, ANSWER = calls(("add", {"a": 1, "b": 2}), usage=USAGE), Reply("3", usage=USAGE)
 
 # --- A thousand on one event loop ---------------------------------------------------------------

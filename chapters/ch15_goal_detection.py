@@ -70,6 +70,7 @@ from agentloop import (
     World,
     advance,
     drive,
+    report,
     settle,
 )
 from chapters.ch01_one_shot_vs_loop import TASK as FEED_THE_CAT
@@ -78,7 +79,7 @@ from chapters.ch05_thought_action_observation import article_a_react
 from chapters.telling import GREEN, RED, Telling, ending
 from fake_llm import Cashier, CatHouse, FakeModel, ScriptedModel, calls, get_attraction, get_weather
 from fake_llm.tools import WEATHER
-from paradigms.arguments import require, require_share
+from paradigms.arguments import require, require_function, require_share
 from paradigms.evaluators import Evaluate, Judgement, judged_by_tests, judgement_of
 from paradigms.literals import Unreadable, must_end, read_json
 from paradigms.prompt import think
@@ -147,6 +148,7 @@ def has_form(form: Callable[..., Any]) -> Check:
     ``form`` is a function or a dataclass. What its annotations cannot say, it says by raising. Raises
     ``ValueError`` for a signature that cannot be filled by name.
     """
+    require_function("form", form)
     Toolbox([form])  # a form that no answer can have is found now
 
     def check(context: LoopContext, answer: Any) -> str | None:
@@ -194,6 +196,7 @@ def outside(look: Callable[[], str | None], label: str = "look whether the goal 
     It is an effect, done once and kept in the journal, and may be repeated. Where looking fails, it is not
     known whether the goal is met, and what is not known is not met.
     """
+    require_function("look", look)
 
     def check(context: LoopContext, answer: Any) -> Program[str | None]:
         try:
@@ -212,6 +215,7 @@ def judged(evaluate: Evaluate, threshold: float = 0.8) -> Check:
 
     A judge that fails, or whose own allowance has ended, does not know; and an unknown score is no pass.
     """
+    require_function("evaluate", evaluate)
     require_share("threshold", threshold)
 
     def check(context: LoopContext, answer: Any) -> Program[str | None]:
@@ -244,9 +248,12 @@ def as_it_would_end(context: LoopContext, answer: Any) -> Result:
 
 
 def by_a_person(context: LoopContext, answer: Any) -> Program[str | None]:
-    """The check that asks a person. Only a clear yes passes; any other words are the objection."""
+    """The check that asks a person. Only a clear yes passes; any other words are the objection.
+
+    It asks each time, the same answer too: what was wrong with it may have been mended in between.
+    """
     question = f"Task: {context.task}\nAnswer: {answer}\nIs this right? Say yes, or what is wrong with it."
-    said = (yield AskHuman(question, about="an answer")).value
+    said = (yield AskHuman(question)).value
     if is_yes(said):
         return None
     if isinstance(said, Observation):
@@ -270,6 +277,7 @@ def ends_when(check: Check) -> Rule:
 
     There is no answer then, and it is asked about ``None`` after each round: give it a check on the world.
     """
+    require_function("check", check)
 
     def rule(control: Control, context: LoopContext) -> Program[StopReason | None]:
         objection = yield from settle(check(context, None))
@@ -282,19 +290,32 @@ def refused_too_often(most: int = 3) -> Rule:
     """Make the stop rule that puts up with ``most`` refused answers in a run, and ends it at the next one.
 
     It ends with STAGNATED: an answer that no check would have is no success. Raises ``ValueError`` for a
-    ``most`` below 0. Refused calls are not counted, nor are replies that could not be read.
+    ``most`` below 0. Refused calls are not counted, nor are decisions that a guard did not take
+    (``not_taken``), nor replies that could not be read.
     """
     require("most", most, 0)
 
     def rule(control: Control, context: LoopContext) -> StopReason | None:
         seen, refused = context.private.get(rule, (0, 0))
         for turn in context.turns[seen:]:
-            problems = [call.problem for call in turn.calls if call.problem is not None]
+            problems = [call.problem for call in turn.calls if call.problem is not None and not call.name]
             refused += sum(problem.kind is Kind.REFUSED for problem in problems)
         context.private[rule] = len(context.turns), refused
         return StopReason.STAGNATED if refused > most else None
 
     return rule
+
+
+def not_taken(decision: Act | Finish, problem: Observation) -> Act:
+    """What a guard of ``reason`` decides in the place of a decision that it does not take.
+
+    Each call stands under its name, with the problem as its result. An answer is reported like one that
+    ``accept`` refused.
+    """
+    if isinstance(decision, Finish):
+        return report(problem, decision.thought)
+    calls = [call._replace(problem=call.problem or problem) for call in decision.calls]
+    return decision._replace(calls=tuple(calls))
 
 
 # --- The story ---------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ from fake_llm import (
     stubborn_model,
 )
 from fake_llm.hostile import ASK_WEATHER
-from paradigms.arguments import is_number, require, require_share
+from paradigms.arguments import is_number, require, require_function, require_share
 from paradigms.function_calling import function_calling
 from paradigms.react import react
 
@@ -166,10 +166,10 @@ def repeated_action(times: int = 3, window: int = 10) -> Rule:
     """Make the rule that stops when the same call had the same result ``times`` times (B-38).
 
     Counted over the last ``window`` rounds, each call of a batch by itself. Polling whose results change
-    is left alone. The reason is REPEATED_ACTION. Raises ``ValueError`` for numbers that make no sense.
+    is left alone. The reason is REPEATED_ACTION. Raises ``ValueError`` for numbers that make no sense, such
+    as a window in which nothing comes ``times`` times.
     """
-    require("times", times, 2)
-    require("window", window, 1)
+    _require_window(times, window)
     return _looking(lambda: _Repetition(_with_result, times, window))
 
 
@@ -178,9 +178,13 @@ def repeated_call(times: int = 5, window: int = 10) -> Rule:
 
     For tools that nobody has reason to ask twice: it takes polling for a dead loop.
     """
-    require("times", times, 2)
-    require("window", window, 1)
+    _require_window(times, window)
     return _looking(lambda: _Repetition(_whatever_came, times, window))
+
+
+def _require_window(times: int, window: int) -> None:
+    require("times", times, 2)
+    require(f"window, in which something is to come {times} times,", window, times)
 
 
 def repeated_cycle(periods: Sequence[int] = (2, 3), times: int = 2) -> Rule:
@@ -219,8 +223,8 @@ def _goes_round(rounds: list[Hashable], period: int, times: int) -> bool:
 # --- Nothing new is said (收敛检测) -----------------------------------------------------------------
 
 #: How much of a text is compared, in characters: what is longer is judged by its beginning and its end,
-#: since comparing takes time that grows with the square of the length, in the worst case.
-COMPARED = 800
+#: since comparing takes time that grows with the cube of the length, in the worst case.
+COMPARED = 300
 #: The same for fingerprints, whose time grows with the length.
 HASHED = 4000
 PIECE = 3  # characters that are hashed together
@@ -287,6 +291,7 @@ def converged(alike: Alike, rounds: int = 3) -> Rule:
     that slow change is change. A round that brings another result is new whatever was said: polling is
     left alone. The reason is CONVERGED.
     """
+    require_function("alike", alike)
     require("rounds", rounds, 2)
 
     def watcher() -> Look:
@@ -317,6 +322,7 @@ def stagnated(value: Callable[[LoopContext], Any], patience: int = 3, least_gain
     An improvement is more than the best so far, by at least ``least_gain``. What is no finite number, and
     a judge that fails, is no improvement. The reason is STAGNATED.
     """
+    require_function("value", value)
     require("patience", patience, 1)
     if not is_number(least_gain) or least_gain < 0:
         raise ValueError(f"least_gain must be a finite number of at least 0, not {least_gain!r}")
@@ -357,6 +363,7 @@ def warn_first(rule: Rule, times: int = 1, advice: str = ADVICE) -> Rule:
     ``advice`` is what the model is told after the round, with ``{reason}`` for the reason in words. As
     soon as ``rule`` is silent again, the behaviour has changed, and the earlier warnings are forgiven.
     """
+    require_function("rule", rule)
     require("times", times, 1)
 
     def warning(control: Control, context: LoopContext) -> Program[Any]:

@@ -7,7 +7,8 @@ The rules of the chapters before end a run; this one holds up a single action. B
 configuration changed, a mail sent, a database touched or money spent (B-36), a person is shown the exact
 call. ``approval(act, dangerous)`` steps whatever it wraps and looks at each ``CallTool`` that comes out
 of it, not at the call that went in: what a guard inside changed, or fell back to, is asked for anew, and
-what it merely repeats is not, since the same question about the same call is put once in a run (K02).
+what it merely repeats is not, since the same question about the same call is put once in a run (K02). What is
+the same call, its id says; a call that a hook makes without one is asked for each time.
 
 =====================  ====================================================================================
 the person answers     what happens
@@ -27,7 +28,9 @@ journal and the writing down of outcomes together make this chapter longer than 
 Without it, the demo's model deletes the only copy of a report because its name sounds old.
 
 ``critical(act, tools)`` is the article's other person (A-124): where a critical tool has failed, somebody
-decides, once: ``retry`` it once, or anything else to skip it. Nobody there: the run ends with an error.
+decides, once: ``retry`` it once, or anything else to skip it. Nobody there: the run ends with an error. What
+a person skipped is REFUSED, so that no guard outside tries it again or has another tool do it; a breaker
+(chapter 21) that is to count the failure stands inside of ``critical``, next to the tool.
 
 Departures: the article's approval changes nothing, so the same tool runs and the same question comes up in
 each iteration; here the answer decides, and is given once (EA53). A person ends the run in any state, and
@@ -110,14 +113,11 @@ def approval(act: Hook, dangerous: Callable[[ToolCall], str | None]) -> Hook:
 
     def approved(call: ToolCall) -> Program[Any]:
         def gate(effect: Effect) -> Program[Outcome]:
-            if isinstance(effect, Together):
-                programs = tuple(through(each, gate) for each in effect.programs)
-                return (yield effect._replace(programs=programs))
             danger = dangerous(effect.call) if isinstance(effect, CallTool) else None
             if not isinstance(danger, str | None):
                 raise TypeError(f"dangerous(call) says in words what the call does, or None, not {danger!r}")
             if danger and isinstance(effect, CallTool):
-                return (yield from _once_approved(effect, danger, effect.call.id or call.id))
+                return (yield from _once_approved(effect, danger, effect.call.id))
             return (yield effect)
 
         return (yield from through(settle(act(call)), gate))
@@ -126,7 +126,10 @@ def approval(act: Hook, dangerous: Callable[[ToolCall], str | None]) -> Hook:
 
 
 def through(program: Program[T], gate: Callable[[Effect], Program[Outcome]]) -> Program[T]:
-    """Run a program with a gate before the world: ``gate(effect)`` brings the outcome of each effect."""
+    """Run a program with a gate before the world: ``gate(effect)`` brings the outcome of each effect.
+
+    What runs side by side (``Together``) goes through the gate one by one.
+    """
     step: Callable[[Any], Effect] = program.send
     given: Any = None
     while True:
@@ -136,7 +139,11 @@ def through(program: Program[T], gate: Callable[[Effect], Program[Outcome]]) -> 
             value: T = finished.value
             return value
         try:
-            given = yield from gate(effect)
+            if isinstance(effect, Together):
+                programs = tuple(through(each, gate) for each in effect.programs)
+                given = yield effect._replace(programs=programs)
+            else:
+                given = yield from gate(effect)
             step = program.send
         except GeneratorExit:
             program.close()
@@ -218,8 +225,10 @@ def person(answer: Callable[[str], str | None]) -> Callable[[str], str]:
 
 #: What a person can decide about. The rest is a mistake of the model's, or was a person's own decision.
 FAILED = (Kind.UNAVAILABLE, Kind.TIMEOUT, Kind.UNCERTAIN, Kind.TOOL_ERROR)
+#: After these nobody knows whether the call took effect.
+IN_DOUBT = (Kind.TIMEOUT, Kind.UNCERTAIN)
 
-
+IT_FAILED = "A critical tool failed:"
 HOW_TO_DECIDE = "Answer retry, or stop; all else is to skip it, and why."
 
 
@@ -234,62 +243,100 @@ class CriticalToolFailure(Exception):
 def critical(act: Hook, tools: Collection[str]) -> Hook:
     """Guard ``act``: where one of these tools fails, a person decides whether it is tried once more.
 
-    Raises ``CriticalToolFailure`` where nobody is there to decide: it ends the run with ERROR.
+    Where a guard of this kind inside has asked already, that was the decision. Raises
+    ``CriticalToolFailure`` where nobody is there to decide: it ends the run with ERROR.
     """
     if isinstance(tools, str):
         raise TypeError(f"tools are the names of the critical ones, such as ({tools!r},), not {tools!r}")
 
     def guarded(call: ToolCall) -> Program[Any]:
-        seen = yield from settle(act(call))
-        if call.name not in tools or seen.ok or seen.kind not in FAILED:
+        decided = False
+
+        def gate(effect: Effect) -> Program[Outcome]:
+            nonlocal decided
+            if isinstance(effect, AskHuman) and effect.about == call.id:
+                decided = decided or effect.question.startswith(IT_FAILED)
+            return (yield effect)
+
+        seen = yield from through(settle(act(call)), gate)
+        if decided or call.name not in tools or seen.ok or seen.kind not in FAILED:
             return seen
         failure = f"{exactly(call)}\n{seen.kind.name}: {seen.text}"
         try:
-            answer, _ = yield AskHuman(f"A critical tool failed:\n{failure}\n{HOW_TO_DECIDE}", call.id)
+            answer, _ = yield AskHuman(f"{IT_FAILED}\n{failure}\n{HOW_TO_DECIDE}", call.id)
         except LimitReached:
             return seen
         if isinstance(answer, Observation):
             raise CriticalToolFailure(call, seen)
         words = answer.strip() if isinstance(answer, str) else ""
         if words.casefold() == "retry":
-            return (yield from settle(act(call)))
+            return (yield from _once_more(act, call, seen))
         return Observation(f"{seen.text}\nA person decided: {words or 'skip'}", False, Kind.REFUSED)
 
     return guarded
 
 
+def _once_more(act: Hook, call: ToolCall, failed: Observation) -> Program[Observation]:
+    try:
+        seen: Observation = yield from settle(act(call))
+    except LimitReached as end:
+        text = f"{failed.text}\nA person had it tried again; whether it was is not known: {end}"
+        return failed._replace(text=text, kind=Kind.UNCERTAIN)
+    return still_in_doubt(seen) if failed.kind in IN_DOUBT else seen
+
+
+def still_in_doubt(seen: Observation) -> Observation:
+    """The end of a call that was tried before, when it may have taken effect: no failure takes that back.
+
+    So it is UNCERTAIN, and nobody has another tool do it. A refusal, which nobody goes round, stays one.
+    """
+    if seen.ok or seen.kind in IN_DOUBT:
+        return seen
+    kind = Kind.UNCERTAIN if seen.kind in FAILED else seen.kind
+    return seen._replace(text=f"{seen.text} (An attempt at it may have taken effect.)", kind=kind)
+
+
 # --- Outcomes as text -------------------------------------------------------------------------
 
 #: What is written with its name, besides what JSON has words for.
-VALUES: tuple[type, ...] = (Reply, Usage, Observation, Kind, Failure)
+VALUES: tuple[type, ...] = (Reply, Usage, ToolCall, Observation, Kind, Failure)
+
+#: How deep an outcome may be nested, and how many digits a number may have: all that any Python reads again.
+DEEPEST, LONGEST = 100, 4000
+TOO_LARGE = 10**LONGEST
 
 
 class Unwritable(TypeError):
     """An outcome holds something that cannot be written down; the message begins with the path to it."""
 
 
-def encode(value: Any, types: Iterable[type] = VALUES, path: str = "") -> Any:
+def encode(value: Any, types: Iterable[type] = VALUES, path: str = "", deeper: int = DEEPEST) -> Any:
     """Turn a value into what JSON has words for, so that ``decode`` brings back an equal one.
 
     An object holds one name, that of the type, and its parts. Raises ``Unwritable`` naming the path, such
-    as ``tools[0].lock``.
+    as ``tools[0].lock``, also for what is nested more than ``deeper`` times.
     """
     kind = type(value)
+    if deeper < 0:
+        raise Unwritable(f"{on_one_line(path, 80)} is nested more than {DEEPEST} deep")
+    if kind is int and abs(value) >= TOO_LARGE:
+        raise Unwritable(f"{path or 'the outcome'} is a number of more than {LONGEST} digits")
     if value is None or kind in (bool, int, float):
         return value
     if kind is str:
         return value if _is_text(value) else {"utf8": value.encode("utf-8", "surrogatepass").hex()}
     if kind is dict:
         named = [(key, _at(path, key)) for key in value]
-        return {"dict": [(encode(key, types, at), encode(value[key], types, at)) for key, at in named]}
+        parts = [[encode(each, types, at, deeper - 1) for each in (key, value[key])] for key, at in named]
+        return {"dict": parts}
     if kind is list or kind is tuple or (kind in types and isinstance(value, tuple)):
         names = getattr(value, "_fields", None)
         where = [_at(path, name) for name in names] if names else [f"{path}[{n}]" for n in range(len(value))]
-        parts = [encode(each, types, place) for each, place in zip(value, where, strict=True)]
+        parts = [encode(each, types, place, deeper - 1) for each, place in zip(value, where, strict=True)]
         return parts if kind is list else {kind.__name__: parts}
     if kind in types and isinstance(value, Enum):
         return {kind.__name__: value.name}
-    raise Unwritable(f"{path or 'the outcome'} is of type {kind.__name__}, which is not data")
+    raise Unwritable(f"{path or 'the outcome'} is of type {kind.__name__}, which is not data{_named(kind)}")
 
 
 def decode(data: Any, types: Iterable[type] = VALUES) -> Any:
@@ -310,6 +357,12 @@ def decode(data: Any, types: Iterable[type] = VALUES) -> Any:
         return kind[parts] if issubclass(kind, Enum) else kind(*decode(parts, types))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not an outcome that was written here: {on_one_line(str(data), 80)}") from error
+
+
+def _named(kind: type) -> str:
+    """What has to be said of a type that could be written, had somebody named it."""
+    can_be = issubclass(kind, Enum) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    return f" unless it is named: DiskJournal(path, types=({kind.__name__},))" if can_be else ""
 
 
 def _at(path: str, name: object) -> str:

@@ -3,15 +3,16 @@
 Article A, 工具失败处理, 重试策略：指数退避重试，区分暂时性错误与永久性错误. Covers A-110.
 
 Chapters 15 to 18 said when a run has to stop; this one lets it go on where a moment's patience is enough.
-Without it, a model that is told of a lost connection asks again at once, and again: five rounds and five
+Without it, a model that is told that nobody answers asks again at once, and again: five rounds and five
 prompts later the run ends, and not a second has passed. And a retry that does not ask what failed is worse:
 it pays three times (C09), or burns its attempts on a key that was wrong the first time.
 
 ``retry`` wraps ``act``. What it does depends on the kind of an observation, never on its words:
 
-- UNAVAILABLE (暂时性错误): nothing was done, or doing it twice does no harm. It is tried again.
+- UNAVAILABLE (暂时性错误): nothing was done. It is tried again.
 - TIMEOUT and UNCERTAIN: it may have taken effect. It is tried again only if the tool is idempotent, and else
-  the observation says that nobody knows, and that it was not repeated.
+  the observation says that nobody knows, and that it was not repeated. No later failure takes the doubt back:
+  lost once, then unavailable, is UNCERTAIN, and nobody around pays elsewhere.
 - all else (永久性错误: denied, wrong arguments, refused by a person): tried once, and passed on as it came.
 
 A success is passed on word for word. A failure says how often it was tried. Each attempt keeps the call's
@@ -80,13 +81,13 @@ from agentloop import (
     report,
     settle,
 )
+from chapters.ch18_human_in_the_loop import IN_DOUBT, still_in_doubt
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import Cashier, FakeClock, FakeModel, RuleModel, SpoiledTool, get_weather
 from paradigms.arguments import require, require_seconds
 from paradigms.react import react
 
-HARMLESS = (Kind.UNAVAILABLE,)  # repeating it does no harm
-IN_DOUBT = (Kind.TIMEOUT, Kind.UNCERTAIN)  # it may have taken effect
+HARMLESS = (Kind.UNAVAILABLE,)  # nothing was done, so repeating it does no harm
 
 #: What ``retry_after`` says of a failure that was tried as long as patience allows: not again.
 GIVEN_UP = LARGEST
@@ -169,7 +170,17 @@ def retry(
         seen: Observation = yield from settle(act(call))
         if seen.ok:
             return seen
-        return (yield from _again(seen, lambda: act(call), idempotent(call.name), patience))
+        in_doubt = seen.kind in IN_DOUBT
+
+        def attempt() -> Program[Observation]:
+            nonlocal in_doubt
+            before, in_doubt = in_doubt, True  # as long as it is under way, and where the run ends in it
+            came: Observation = yield from settle(act(call))
+            in_doubt = before or came.kind in IN_DOUBT
+            return came
+
+        seen = yield from _again(seen, attempt, idempotent(call.name), patience)
+        return still_in_doubt(seen) if in_doubt else seen
 
     return guarded
 
@@ -236,7 +247,8 @@ def _again(
         try:
             seen = yield from settle(attempt())
         except LimitReached as end:
-            return _broken_off(seen, tried + 1, idempotent, end)
+            ended = f"then the run ended, and of attempt {tried + 1} nothing is known: {end}"
+            return _told(seen, tried, ended)
         tried += 1
 
 
@@ -245,12 +257,6 @@ def _told(seen: Observation, tried: int, more: str = "") -> Observation:
     times = "once" if tried == 1 else f"{tried} times"
     text = f"{seen.text} (tried {times}{more and ', '}{more})"
     return seen._replace(text=text, retry_after=GIVEN_UP)
-
-
-def _broken_off(seen: Observation, tried: int, idempotent: bool, end: LimitReached) -> Observation:
-    """The failure before an attempt in which the run ended: that one may have been under way."""
-    told = _told(seen, tried - 1, f"then the run ended, and of attempt {tried} nothing is known: {end}")
-    return told if idempotent else told._replace(kind=Kind.UNCERTAIN)
 
 
 # --- The retry of many tutorials ------------------------------------------------------------------
@@ -316,7 +322,7 @@ def seeded() -> Patience:
 def station(tell: Telling, name: str, guard: Callable[[Toolbox], Callable[[ToolCall], Any]]) -> None:
     """Ask for the weather while the station is down for the first seconds."""
     clock = FakeClock()
-    outage = Outage(clock, DOWN, ConnectionError("connection reset by peer"))
+    outage = Outage(clock, DOWN, ConnectionRefusedError("nobody answers at the station"))
     tools = Toolbox([SpoiledTool(get_weather, lambda number, run: outage(run))], idempotent=["get_weather"])
     loop = AgentLoop(react(tools), act=guard(tools), watch=tell.watch(name))
     tell.result(drive(loop.run(TASK), World(asker(), tools, clock=clock.now, sleep=clock.sleep, inline=True)))

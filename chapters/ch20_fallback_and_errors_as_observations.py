@@ -4,8 +4,9 @@ Article A, 工具失败处理, 降级方案 and 错误传播; article B, 外部�
 
 Patience (chapter 19) is no use when a tool stays down. Two ways lead on, and a bound keeps both short:
 
-- fallback (降级): the runtime asks another tool in its place. ``fallback`` wraps ``act``; what was really
-  asked is said in the observation, and where all of them failed the model reads of every one.
+- fallback (降级): the runtime asks another tool in its place. ``fallback`` wraps ``act``; who really answered
+  is said in the observation, and where all of them failed the model reads of every one. A result names who
+  failed and quotes nobody: in arguments and failures stands what the model made up (chapter 22).
 - errors as observations (错误传播): the model is told, in words, and takes another way itself. The loop does
   this without any guard: a failed ``Observation`` is its third thing to see, after a result and an objection.
 - the threshold (错误阈值): a model that is told and knows no other way fails round after round, and
@@ -63,10 +64,10 @@ from agentloop import (
     call_text,
     call_tool,
     drive,
-    on_one_line,
     settle,
 )
-from chapters.ch19_retry_with_backoff import GIVEN_UP, HARMLESS, IN_DOUBT, nothing_is
+from chapters.ch18_human_in_the_loop import IN_DOUBT
+from chapters.ch19_retry_with_backoff import GIVEN_UP, HARMLESS, nothing_is
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import Cashier, RuleModel, SpoiledTool, broken_tool, get_weather
 from paradigms.arguments import require
@@ -146,8 +147,8 @@ Failures = list[tuple[ToolCall, Observation]]
 
 def _found(asked: ToolCall, seen: Observation, failures: Failures) -> Observation:
     """What another tool found, and that it was another one."""
-    why = "; ".join(on_one_line(line) for line in _written(failures))
-    return seen._replace(text=f"{seen.text}\n(From {call_text(asked)}, since this failed: {why})")
+    why = ", ".join(f"{call.name} failed: {seen.kind.name}" for call, seen in failures)
+    return seen._replace(text=f"{seen.text}\n(From {asked.name}, since {why})")
 
 
 def _all_failed(failures: Failures, may_pass: bool) -> Observation:
@@ -277,9 +278,6 @@ def demo(tell: Telling) -> None:
     act = fallback(call_tool, {"get_weather": as_forecast})
     loop = AgentLoop(react(tools), act=act, watch=tell.watch("fallback"))
     tell.result(drive(loop.run(TASK), World(asker(knows_another_way=False), tools, inline=True)))
-    tell("What it read in full:")
-    seen = drive(act(ToolCall("get_weather", {"city": "北京"})), World(tools=tools, inline=True))
-    tell(seen.text, GREEN)
 
     tell.heading("And when the other one is down too, it reads of both")
     closed = Toolbox([broken_tool(get_weather, DOWN), broken_tool(get_forecast, PermissionError("no key"))])

@@ -83,7 +83,7 @@ from agentloop import (
 )
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeClock, RuleModel, broken_tool, get_weather, hanging_tool
-from paradigms.arguments import require, require_seconds
+from paradigms.arguments import require, require_function, require_seconds
 from paradigms.react import react
 
 # --- The machine: one breaker as a value, and the rows by which it changes ----------------------
@@ -357,7 +357,13 @@ def meaning(observation: Observation) -> Happening:
 
 
 def breaker(act: Callable[[ToolCall], Any], breakers: CircuitBreakers) -> Callable[[ToolCall], Any]:
-    """Wrap ``act`` so that no call reaches a tool whose breaker is open: UNAVAILABLE, at once."""
+    """Wrap ``act`` so that no call reaches a tool whose breaker is open: UNAVAILABLE, at once.
+
+    A call that is left behind is a failure, also where the end of the run's own time cut it short: a run
+    shares its breakers with others, so its ``seconds`` should leave each call its ``call_seconds``.
+    """
+    require_function("act", act)
+    require_function("breakers.admit", getattr(breakers, "admit", None))
 
     def guarded(call: ToolCall) -> Program[Observation]:
         held: list[str] = []  # a permit that was lent to this very program: never one from a journal

@@ -68,10 +68,10 @@ from agentloop import (
     cut,
     drive,
     on_one_line,
-    report,
     settle,
 )
-from chapters.ch15_goal_detection import Check, Rule, is_yes
+from chapters.ch15_goal_detection import Check, Rule, is_yes, not_taken
+from chapters.ch18_human_in_the_loop import IN_DOUBT
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import RuleModel, ScriptedModel, get_attraction, get_weather
 from paradigms.arguments import require, require_share
@@ -119,17 +119,27 @@ def evidence(context: LoopContext) -> list[str]:
 
 def plain(fact: object) -> str:
     """A text as it is compared: full-width letters, capitals and gaps make no difference."""
-    return " ".join(unicodedata.normalize("NFKC", str(fact)).casefold().split())
+    usual = "".join(each if _is_raised(each) else unicodedata.normalize("NFKC", each) for each in str(fact))
+    return " ".join(unicodedata.normalize("NFC", usual).casefold().split())
 
 
-#: A number, with or without thousands commas; its sign may be a word. Not the 4 of "A4", nor the 5 of "3-5".
-_NUMBER = re.compile(r"(?<![0-9a-z.])(零下 ?|负|-|−)?([0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(\.[0-9]+)?")
+def _is_raised(character: str) -> bool:
+    """Whether it is a number but no digit, such as the ² of 10², which is not 102."""
+    return unicodedata.category(character) == "No"
+
+
+#: What no number begins after: not the 4 of "A4", nor the 5 of "v1.5".
+_BEFORE = r"(?<![0-9a-z])(?<![0-9]\.)"
+#: A number, with or without thousands commas; its sign may be a word. Not the -5 of "3-5".
+_NUMBER = re.compile(
+    _BEFORE + r"(零下 ?|负|-|−)?((?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|(?<!\.)\.[0-9]+)"
+)
 
 
 def numbers(text: str) -> set[Decimal]:
     """Every number in a plain text: 26 and 26.0 are the same, 6 is not in 26."""
     found = _NUMBER.findall(text)
-    return {Decimal(f"{'-' if sign else ''}{whole.replace(',', '')}{rest}") for sign, whole, rest in found}
+    return {Decimal(f"{'-' if sign else ''}{number.replace(',', '')}") for sign, number in found}
 
 
 def unshown(facts: Iterable[object], texts: Iterable[str]) -> list[str]:
@@ -139,14 +149,14 @@ def unshown(facts: Iterable[object], texts: Iterable[str]) -> list[str]:
     missing = []
     for fact in map(plain, facts):
         by_value = _NUMBER.fullmatch(fact)
-        if not (numbers(fact) <= values if by_value else any(map(_whole(fact).search, shown))):
-            missing.append(fact)
+        if not (numbers(fact) <= values if by_value else fact and any(map(_whole(fact).search, shown))):
+            missing.append(fact or "an empty fact")
     return missing
 
 
 def _whole(name: str) -> re.Pattern[str]:
     """What finds a name, but not inside a longer one: Oslo is not in Oslofjord. Chinese has no such edges."""
-    before = "(?<![0-9a-z])" if re.match("[0-9a-z]", name) else ""
+    before = _BEFORE if re.match(r"\.?[0-9]", name) else "(?<![0-9a-z])" if re.match("[a-z]", name) else ""
     after = "(?![0-9a-z])" if re.search("[0-9a-z]$", name) else ""
     return re.compile(f"{before}{re.escape(name)}{after}")
 
@@ -234,7 +244,7 @@ def consistent(
     the tools that ``others`` names for it, which take the same arguments; any other call once, as it is.
     Results that ``agree`` count as one; who says otherwise, or fails, is named, and not quoted. Without a
     majority of those that succeeded, what comes back is the disagreement (REFUSED), and where all fail, the
-    first failure.
+    first failure of which nobody knows whether it took effect, or else the first.
     Raises ``ValueError`` for a number of times that is none, and for others that are not idempotent.
     """
     require("times", times, 1)
@@ -266,7 +276,7 @@ def _in_agreement(
             raise error
     results = [each for each in seen if each.ok]
     if not results:
-        return seen[0]
+        return next((each for each in seen if each.kind in IN_DOUBT), seen[0])
     best, votes = most_agreed(results, lambda one, other: agree(one.text, other.text))
     pairs = list(zip(asked, came, strict=True))
     if votes * 2 <= len(results):
@@ -340,7 +350,7 @@ def confident(
 
 
 def _is_report(decision: Decision) -> bool:
-    return isinstance(decision, Act) and any(call.problem for call in decision.calls)
+    return isinstance(decision, Act) and all(call.problem for call in decision.calls)
 
 
 def _is_enough(confidence: object, threshold: float) -> bool:
@@ -360,22 +370,22 @@ def same_decision(one: Decision, other: Decision) -> bool:
 def _written(decision: Decision) -> str:
     if isinstance(decision, Finish):
         return f"answer: {decision.answer}"
-    return ", ".join(map(call_text, decision.calls))
+    return ", ".join(call.problem.text if call.problem else call_text(call) for call in decision.calls)
 
 
 def _a_persons(context: LoopContext, best: Decision, drawn: Sequence[Decision]) -> Program[Decision]:
     """The decision, if a person who is shown all of it says yes; else the report of what the person said."""
     doubts = [f"another sample: {_written(each)}" for each in drawn if not same_decision(best, each)]
     shown = [f"Task: {context.task}", f"Not sure enough of this: {_written(best)}", *doubts, "Go on? (yes)"]
-    about = f"the decision of round {len(context.turns) + 1}"
-    answer = (yield AskHuman("\n".join(shown), about)).value
+    # Not about anything: another loop may come to the same decision about the same task, as one of its own.
+    answer = (yield AskHuman("\n".join(shown))).value
     if is_yes(answer):
         return best
     kind, said = Kind.REFUSED, f"A person said: {answer}"
     if isinstance(answer, Observation):
         kind, said = answer.kind, answer.text
     told = f"Not done, not sure enough of {on_one_line(_written(best))}. {said}"
-    return report(Observation(told, False, kind), best.thought)
+    return not_taken(best, Observation(told, False, kind))
 
 
 # --- The story ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ errs a little. If errors are independent and nobody corrects them, n calls come 
 ``1 - (1 - p) ** n``. The article's 5 to 15 percent over ten rounds is 40 to 80 percent (B-55); near 100
 percent takes 90 calls at 5 percent, or 29 at 15. The range itself is unverified (待验证, B-56): it comes from
 a blog, tasks and models differ widely, and only the order of magnitude is of use. So nothing here is said of
-real models. A simulated one errs by seed, a real loop runs it hundreds of times, and what is counted stands
+real models. A simulated one errs by seed, a real loop runs it a hundred times, and what is counted stands
 beside the formula with its confidence interval.
 
 What helps is what surrounds the call (循环韧性, B-57). ``checked`` looks at each decision before it is acted
@@ -60,9 +60,11 @@ from agentloop import (
     report,
     settle,
 )
+from chapters.ch15_goal_detection import not_taken
 from chapters.ch22_hallucination import ReasonHook, confident, unstated
 from chapters.telling import BOLD, DIM, GREEN, RED, Telling
 from fake_llm import FakeClock
+from paradigms.arguments import require_function
 from paradigms.chain_of_thought import cut_short
 
 # --- The arithmetic (错误累积的算术) ----------------------------------------------------------------
@@ -104,6 +106,8 @@ def checked(reason: ReasonHook, check: Callable[[LoopContext, Act | Finish], Any
     check that fails has not passed. The number of repeats is bounded by the loop's rounds and failures in
     a row. Raises ``TypeError`` for an objection that is no text.
     """
+    require_function("reason", reason)
+    require_function("check", check)
 
     def guarded(context: LoopContext) -> Program[Act | Finish]:
         decision: Act | Finish = yield from settle(reason(context))
@@ -119,7 +123,7 @@ def checked(reason: ReasonHook, check: Callable[[LoopContext, Act | Finish], Any
             return decision
         if not isinstance(objection, str):
             raise TypeError(f"a check returns an objection in words, or None, not {objection!r}")
-        return report(Observation(objection, False, Kind.REFUSED), decision.thought)
+        return not_taken(decision, Observation(objection, False, Kind.REFUSED))
 
     return guarded
 
@@ -274,7 +278,7 @@ def _right_until(result: Result, rounds: int) -> bool:
 # --- The story --------------------------------------------------------------------------------------
 
 LOW, HIGH = 0.05, 0.15  # the article's range, unverified
-RUNS = range(1, 201)  # seeds
+RUNS = range(1, 101)  # seeds
 
 
 def percent(share: float) -> str:

@@ -233,6 +233,7 @@ def note_taking(model: FakeModel) -> FakeModel:
 
 TASK = "看完家里的来信，把他们想去的地方都订好票"
 READERS, FEW = 50, 10
+LENGTHS = (10, 100, 1000)  # of runs, in turns
 
 
 def demo(tell: Telling) -> None:
@@ -324,7 +325,7 @@ def _every_strategy(tell: Telling, store: Store) -> None:
         ("turns", "strategy", "tokens sent", "largest request", "early", "middle", "late")
     ]
     in_all: list[int] = []
-    for pages in (10, 100, 1000):
+    for pages in LENGTHS:
         for strategy in STRATEGIES:
             book = Guidebook(pages)
             run = measured(book, strategy, store)
@@ -334,5 +335,6 @@ def _every_strategy(tell: Telling, store: Store) -> None:
         rows.append(("",) * len(rows[0]))
     tell.table(rows[:-1])
     none, *_, notes = in_all[-len(STRATEGIES) :]
-    tell(f"\nAt 1,000 turns the whole history costs {none / notes:.0f} times what notes do, and tells less.")
+    times = none / notes
+    tell(f"\nAt {LENGTHS[-1]} turns the whole history costs {times:.0f} times what notes do, and tells less.")
     tell("But summary and notes knew from the task what would be asked: what nobody asks for, they lose.")

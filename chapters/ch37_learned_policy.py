@@ -160,7 +160,7 @@ def busy(tool: Callable[P, str], draw: random.Random) -> Callable[P, str]:
     @functools.wraps(tool)
     def called(*given: P.args, **named: P.kwargs) -> str:
         if draw.random() < BUSY:
-            raise ConnectionError("busy")
+            raise ConnectionRefusedError("busy")
         return tool(*given, **named)
 
     return called

@@ -1,8 +1,14 @@
-"""What an argument must be, said once: where it is not, a ``ValueError`` says what would have been right."""
+"""What an argument must be, said once: where it is not, an error says what would have been right."""
 
 from __future__ import annotations
 
 from agentloop import LARGEST
+
+
+def require_function(name: str, value: object) -> None:
+    """Raises ``TypeError`` for what cannot be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, not {value!r}")
 
 
 def is_number(value: object) -> bool:

@@ -17,7 +17,9 @@ from agentloop import (
     AgentLoop,
     Do,
     EffectFailed,
+    Interrupted,
     Kind,
+    LimitReached,
     LoopContext,
     Observation,
     Program,
@@ -28,7 +30,7 @@ from agentloop import (
     on_one_line,
     settle,
 )
-from paradigms.arguments import require
+from paradigms.arguments import require, require_function
 from paradigms.store import Store, as_bytes
 
 # --- Likeness ---------------------------------------------------------------------------------
@@ -118,6 +120,8 @@ class Notebook:
     """
 
     def __init__(self, store: Store, name: str, room: int = 200) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name says in words whose notes these are, not {name!r}")
         require("room", room, 200)
         self._store, self._shelf, self._room = store, f"notes of {name}", room
 
@@ -150,6 +154,7 @@ def noting(
     reason: Callable[[LoopContext], Any], *, notebook: Notebook
 ) -> Callable[[LoopContext], Program[Any]]:
     """Wrap a ``reason`` hook: what is noted now stands in working memory, which no view can drop."""
+    require_function("reason", reason)
 
     def reasoned(context: LoopContext) -> Program[Any]:
         try:
@@ -180,9 +185,10 @@ class Results:
 
     def read_result(self, handle: str, start: int = 0, find: str = "") -> str:
         """Read on in a kept result: from a position, or from where a text is next found after it."""
-        text = dict(self._store.kept("results")).get(handle)
-        if text is None:
+        kept = self._store.kept("results", handle)
+        if not kept:
             raise LookupError(f"nothing is kept under {handle!r}: give a handle as it was shown")
+        _, text = kept[-1]
         if not 0 <= start <= len(text):
             raise ValueError(f"start must be from 0 to {len(text)}, the length of {handle}, not {start}")
         place = text.find(find, start)
@@ -208,6 +214,7 @@ def shelved(
 
     The toolbox must let long results through: ``Toolbox(..., max_characters=...)``.
     """
+    require_function("act", act)
 
     def acted(call: ToolCall) -> Program[Observation]:
         seen: Observation = yield from settle(act(call))
@@ -216,7 +223,7 @@ def shelved(
             return seen
         try:
             handle = (yield Do("keep a result", lambda: results.keep(text), repeatable=True)).value
-        except EffectFailed as failure:
+        except (EffectFailed, LimitReached, Interrupted) as failure:
             return seen._replace(text=f"{cut(text, results.part)}\nThe rest could not be kept: {failure}")
         return seen._replace(text=results.shown(handle, text))
 
@@ -229,9 +236,16 @@ def delegating(
     """Wrap ``act``: what the tools named in ``agents`` return is a task, and the agent of that name does it.
 
     It spends from the account of whoever called it, and its turns stay its own: its answer is the
-    observation, cut after ``longest`` characters, or else the reason why it has none.
+    observation, cut after ``longest`` characters, or else the reason why it has none. The agents are those
+    that ``agents`` holds now: none can be given itself, and they go as deep as they are written. Raises
+    ``TypeError`` for what is no agent.
     """
+    require_function("act", act)
     require("longest", longest, 1)
+    agents = dict(agents)
+    for name, agent in agents.items():
+        if not isinstance(agent, AgentLoop):
+            raise TypeError(f"agents maps names of tools to AgentLoops, and {name!r} to {agent!r}")
 
     def acted(call: ToolCall) -> Program[Observation]:
         seen: Observation = yield from settle(act(call))

@@ -29,6 +29,7 @@ from agentloop import (
     estimate_tokens,
     report,
 )
+from paradigms.arguments import require
 
 
 class Block(NamedTuple):
@@ -92,8 +93,7 @@ def last_turns(count: int) -> View:
 
     Raises ``ValueError`` for a count below 1.
     """
-    if count < 1:
-        raise ValueError(f"last_turns needs a count of at least 1, not {count!r}")
+    require("count", count, 1)
     return lambda prompt: prompt.turns[-count:]
 
 

@@ -36,7 +36,7 @@ from agentloop import (
     on_one_line,
     settle,
 )
-from paradigms.arguments import require
+from paradigms.arguments import require, require_function
 from paradigms.prompt import Block, Prompt, View, block
 
 
@@ -139,10 +139,7 @@ def _ends(
         return turns[start:]
     room -= left_out(len(turns), len(turns)).tokens
     if room < 0:
-        raise ContextOverflow(
-            f"system prompt, task, working memory and tools take {prompt.taken} tokens, and a window of "
-            f"{window} has no room for turns beside them: make it larger, or them smaller"
-        )
+        raise _overflow(prompt, window)
     newest = places[-1]
     latest = shortened(turns[newest], room)
     if latest is None:
@@ -153,6 +150,13 @@ def _ends(
     tail = newest - _fitting(turns, range(head, newest)[::-1][: last - 1], room)
     gap = (left_out(head + 1, tail),) if head < tail else ()
     return (*turns[start:head], *gap, *turns[tail:newest], latest)
+
+
+def _overflow(prompt: Prompt, window: int) -> ContextOverflow:
+    return ContextOverflow(
+        f"system prompt, task, working memory and tools take {prompt.taken} tokens, and a window of "
+        f"{window} has no room for turns beside them: make it larger, or them smaller"
+    )
 
 
 def _fitting(turns: Sequence[Block], places: range, room: int) -> int:
@@ -269,6 +273,7 @@ def summarise(window: int, longest: int = 500, by: Summarise = ask_the_model) ->
     """
     require("window", window, 1)
     require("longest", longest, 1)
+    require_function("by", by)
 
     def view(prompt: Prompt) -> Program[Sequence[Block]]:
         room = window - prompt.taken
@@ -279,6 +284,9 @@ def summarise(window: int, longest: int = 500, by: Summarise = ask_the_model) ->
             kept = max(_fitting(prompt.turns, since[::-1], (room - limit) // 2), 1)
             due = Due(prompt, since[:-kept], summary.text, limit, window)
             if due.places:
+                # For a summary there must be room for it and for a turn, or at least for two marks.
+                if room < 2 * left_out(len(prompt.turns), len(prompt.turns)).tokens:
+                    raise _overflow(prompt, window)
                 summary = yield from _summarised(due, summary, by)
                 shown = summary.shown()
                 prompt.context.private[view] = summary, shown

@@ -39,7 +39,7 @@ from agentloop import (
     settle,
 )
 from fake_llm import FakeClock
-from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Hook = Callable[[ToolCall], Any]
 Make = Callable[..., Hook]
@@ -172,11 +172,6 @@ def run(
     return Ran(drive(loop.run("clean up"), office.world, **driving), office)
 
 
-def hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
-
-
 def seen(ran: Ran) -> tuple[Observation, ...]:
     """The observations of the first round."""
     return ran.result.turns[0].observations
@@ -192,15 +187,15 @@ def nothing_dangerous_is_done_without_a_clear_yes(make: Make) -> None:
     unclear = ["", "yes?", "yes, but only the logs", "no", "n", "do not say yes", "[]", "{", "null"]
     for answer in (*unclear, None, True, 1, {"name": "旧报告.docx"}, ["yes"]):
         ran = run(make(call_tool, dangerous), Office([answer]), DELETE)
-        hold(ran.office.deeds == [], f"the answer was {answer!r}, and {ran.office.deeds} was done")
-        hold(not seen(ran)[0].ok, f"the answer was {answer!r}, and the model is told {seen(ran)[0]}")
+        expect(ran.office.deeds == [], f"the answer was {answer!r}, and {ran.office.deeds} was done")
+        expect(not seen(ran)[0].ok, f"the answer was {answer!r}, and the model is told {seen(ran)[0]}")
 
     @examples
     @given(st.text())
     def check(answer: str) -> None:
         ran = run(make(call_tool, dangerous), Office([answer]), DELETE)
         if answer.strip().casefold() not in ("yes", "y", "同意", "批准"):
-            hold(ran.office.deeds == [], f"the answer was {answer!r}, and {ran.office.deeds} was done")
+            expect(ran.office.deeds == [], f"the answer was {answer!r}, and {ran.office.deeds} was done")
 
     check()
 
@@ -209,15 +204,15 @@ def after_a_yes_it_is_done_once(make: Make) -> None:
     """Approved, the call runs as it was, and its result is the observation."""
     for answer in ("yes", " YES\n"):
         ran = run(make(call_tool, dangerous), Office([answer]), DELETE)
-        hold(ran.office.deeds == [("delete", "旧报告.docx")], f"after {answer!r}: {ran.office.deeds}")
-        hold(seen(ran)[0] == Observation("delete 旧报告.docx: done"), f"after {answer!r}: {seen(ran)[0]}")
+        expect(ran.office.deeds == [("delete", "旧报告.docx")], f"after {answer!r}: {ran.office.deeds}")
+        expect(seen(ran)[0] == Observation("delete 旧报告.docx: done"), f"after {answer!r}: {seen(ran)[0]}")
 
 
 def what_is_harmless_is_not_asked_for(make: Make) -> None:
     """A harmless call runs, and nobody is disturbed."""
     ran = run(make(call_tool, dangerous), Office(["no"]), LOOK)
-    hold(ran.office.questions == [], f"about {LOOK.name} it asks {ran.office.questions}")
-    hold(ran.office.deeds == [("look", "茶")], f"nobody said no, and {ran.office.deeds} was done")
+    expect(ran.office.questions == [], f"about {LOOK.name} it asks {ran.office.questions}")
+    expect(ran.office.deeds == [("look", "茶")], f"nobody said no, and {ran.office.deeds} was done")
 
 
 def the_exact_call_is_shown(make: Make) -> None:
@@ -237,34 +232,36 @@ def the_exact_call_is_shown(make: Make) -> None:
     for each in arguments:
         office = Office(["no"])
         run(make(call_tool, dangerous), office, ToolCall("delete", each))
-        hold(len(office.questions) == 1, f"about delete with {each} it asks {len(office.questions)} times")
+        expect(len(office.questions) == 1, f"about delete with {each} it asks {len(office.questions)} times")
         shown.append(office.questions[0])
-    hold("delete" in shown[0] and long in shown[0], f"of a long name it shows {len(shown[0])} characters")
-    hold(len(set(shown)) == len(shown), "two different calls look the same to the person who is asked")
-    hold("\u202e" not in shown[5], "it shows a sign that turns the text round, in place of its number")
+    expect("delete" in shown[0] and long in shown[0], f"of a long name it shows {len(shown[0])} characters")
+    expect(len(set(shown)) == len(shown), "two different calls look the same to the person who is asked")
+    expect("\u202e" not in shown[5], "it shows a sign that turns the text round, in place of its number")
 
 
 def a_refusal_is_the_result_of_that_call_alone(make: Make) -> None:
     """Refused with a reason: one result that holds it, the other calls run, the loop goes on (K07)."""
     office = Office(["太贵了", "yes"])
     ran = run(make(call_tool, dangerous), office, PAY, LOOK, DELETE)
-    hold(ran.office.deeds == [("look", "茶"), ("delete", "旧报告.docx")], f"done was {ran.office.deeds}")
+    expect(ran.office.deeds == [("look", "茶"), ("delete", "旧报告.docx")], f"done was {ran.office.deeds}")
     kinds = [each.kind for each in seen(ran)]
-    hold(kinds == [Kind.REFUSED, Kind.RESULT, Kind.RESULT], f"the results of the three calls are {kinds}")
-    hold("太贵了" in seen(ran)[0].text, f"the model does not hear the reason: {seen(ran)[0].text}")
-    hold(ran.result.stop is StopReason.FINAL_ANSWER, f"after a no the run ended with {ran.result.stop.name}")
+    expect(kinds == [Kind.REFUSED, Kind.RESULT, Kind.RESULT], f"the results of the three calls are {kinds}")
+    expect("太贵了" in seen(ran)[0].text, f"the model does not hear the reason: {seen(ran)[0].text}")
+    expect(
+        ran.result.stop is StopReason.FINAL_ANSWER, f"after a no the run ended with {ran.result.stop.name}"
+    )
 
 
 def an_edit_is_run_as_it_was_written(make: Make) -> None:
     """Edited arguments are what runs, checked like any others, and the model is told of it."""
     ran = run(make(call_tool, dangerous), Office(['{"name": "缓存.tmp"}']), DELETE)
-    hold(ran.office.deeds == [("delete", "缓存.tmp")], f"缓存.tmp was written: {ran.office.deeds}")
-    hold(len(ran.office.questions) == 1, "who wrote the arguments was asked about them again")
+    expect(ran.office.deeds == [("delete", "缓存.tmp")], f"缓存.tmp was written: {ran.office.deeds}")
+    expect(len(ran.office.questions) == 1, "who wrote the arguments was asked about them again")
     text = seen(ran)[0].text
-    hold("缓存.tmp" in text.splitlines()[0] and "person" in text, f"what was run is not told: {text}")
+    expect("缓存.tmp" in text.splitlines()[0] and "person" in text, f"what was run is not told: {text}")
     ran = run(make(call_tool, dangerous), Office(['{"nmae": "缓存.tmp"}']), DELETE)
-    hold(ran.office.deeds == [], f"there is no argument nmae, and {ran.office.deeds} was done")
-    hold(seen(ran)[0].kind is Kind.BAD_ARGUMENTS, f"wrong arguments, and the result is {seen(ran)[0]}")
+    expect(ran.office.deeds == [], f"there is no argument nmae, and {ran.office.deeds} was done")
+    expect(seen(ran)[0].kind is Kind.BAD_ARGUMENTS, f"wrong arguments, and the result is {seen(ran)[0]}")
 
 
 def nobody_there_is_no_yes(make: Make) -> None:
@@ -276,8 +273,8 @@ def nobody_there_is_no_yes(make: Make) -> None:
         if absent is None:
             world = World(None, world.tools, None, clock=world.clock, inline=True)
         ran = Ran(drive(loop.run("clean up"), world), office)
-        hold(office.deeds == [("look", "茶")], f"nobody was there, and {office.deeds} was done")
-        hold(seen(ran)[0].kind is Kind.NO_HUMAN, f"nobody was there, and the result is {seen(ran)[0]}")
+        expect(office.deeds == [("look", "茶")], f"nobody was there, and {office.deeds} was done")
+        expect(seen(ran)[0].kind is Kind.NO_HUMAN, f"nobody was there, and the result is {seen(ran)[0]}")
 
 
 def a_call_is_asked_for_once_however_it_is_wrapped(make: Make) -> None:
@@ -296,13 +293,13 @@ def a_call_is_asked_for_once_however_it_is_wrapped(make: Make) -> None:
         ran = run(act, Office([answer, "no"], fails), DELETE, DELETE)
         story = f"repeated {inside} inside and {outside} outside, failing {fails} times, answered {answer!r}:"
         asked = len(ran.office.questions)
-        hold(asked == 2, f"{story} two calls, and {asked} questions")
+        expect(asked == 2, f"{story} two calls, and {asked} questions")
         tries = 1
         for n in (*inside, *outside):
             tries *= n
         name = "b" if answer.startswith("{") else "旧报告.docx"
         due = [("delete", name)] if answer != "no" and fails < tries else []
-        hold(ran.office.deeds == due, f"{story} done was {ran.office.deeds}, not {due}")
+        expect(ran.office.deeds == due, f"{story} done was {ran.office.deeds}, not {due}")
 
     check()
 
@@ -318,28 +315,37 @@ def what_becomes_of_a_call_inside_is_asked_anew(make: Make) -> None:
     ):
         ran = run(make(wrap(call_tool), dangerous), Office(["no"]), asked_for)
         done = [deed for deed in ran.office.deeds if deed[0] != "look"]
-        hold(done == [], f"a guard inside {name}, the person said no, and {done} was done")
+        expect(done == [], f"a guard inside {name}, the person said no, and {done} was done")
         shown = [question for question in ran.office.questions if due in question]
-        hold(len(shown) == 1, f"a guard inside {name}, and the person was asked {ran.office.questions}")
-    for each in (other, other._replace(id="")):
-        act = make(repeating(2)(replacing(each)(call_tool)), dangerous)
-        ran = run(act, Office(["yes"], fails=1), DELETE)
-        hold(len(ran.office.questions) == 1, "the same changed call was repeated, and asked for twice")
+        expect(len(shown) == 1, f"a guard inside {name}, and the person was asked {ran.office.questions}")
+    act = make(repeating(2)(replacing(other)(call_tool)), dangerous)
+    ran = run(act, Office(["yes"], fails=1), DELETE)
+    expect(len(ran.office.questions) == 1, "the same changed call was repeated, and asked for twice")
 
 
 def a_yes_is_for_that_call_only(make: Make) -> None:
     """The same thing wanted again, as a call of its own, is asked for again."""
     ran = run(make(call_tool, dangerous), Office(["yes", "no"]), PAY, PAY)
-    hold(ran.office.deeds == [("pay", 9)], f"one payment was approved, and {ran.office.deeds} was done")
+    expect(ran.office.deeds == [("pay", 9)], f"one payment was approved, and {ran.office.deeds} was done")
+
+    def pays_twice(call: ToolCall) -> Program[Any]:
+        yield CallTool(PAY)
+        return (yield CallTool(PAY)).value
+
+    ran = run(make(pays_twice, dangerous), Office(["yes", "no"]), LOOK)
+    story = "a hook makes two payments of its own, without ids, and one was approved"
+    expect(ran.office.deeds == [("pay", 9)], f"{story}: {ran.office.deeds} was done")
 
 
 def a_stop_at_the_question_ends_the_run_at_once(make: Make) -> None:
     """Ctrl-C where a question stands: HUMAN, nothing more is done, and each call says that it was not run."""
     ran = run(make(call_tool, dangerous), Office([KeyboardInterrupt()]), DELETE, LOOK)
-    hold(ran.result.stop is StopReason.HUMAN, f"the person stopped it, and it ended: {ran.result.stop.name}")
-    hold(ran.office.deeds == [], f"the person stopped it, and then {ran.office.deeds} was done")
+    expect(
+        ran.result.stop is StopReason.HUMAN, f"the person stopped it, and it ended: {ran.result.stop.name}"
+    )
+    expect(ran.office.deeds == [], f"the person stopped it, and then {ran.office.deeds} was done")
     kinds = [each.kind.name for each in seen(ran)]
-    hold(kinds == ["NOT_RUN", "NOT_RUN"], f"nothing was run, and the turn says {kinds}")
+    expect(kinds == ["NOT_RUN", "NOT_RUN"], f"nothing was run, and the turn says {kinds}")
 
 
 def it_stays_within_its_account(make: Make) -> None:
@@ -359,13 +365,13 @@ def it_stays_within_its_account(make: Make) -> None:
         act = repeating(2)(make(repeating(2)(call_tool), ring))
         ran = run(act, office, LOOK, DELETE, PAY, limits=Limits(effects=effects), interrupt=interrupt)
         honest = (StopReason.FINAL_ANSWER, StopReason.EFFECTS, StopReason.HUMAN)
-        hold(ran.result.stop in honest, f"with {effects} effects it ended with {ran.result.stop.name}")
+        expect(ran.result.stop in honest, f"with {effects} effects it ended with {ran.result.stop.name}")
         for turn in ran.result.turns:
             for call, each in zip(turn.calls, turn.observations, strict=True):
                 if call.name in DANGERS and each.ok:
                     shown = any(call.name in question for question in office.questions)
-                    hold(shown, f"{call.name} was run, and nobody was asked")
-                    hold(answer != "no", f"{call.name} was run, and the answer was no")
+                    expect(shown, f"{call.name} was run, and nobody was asked")
+                    expect(answer != "no", f"{call.name} was run, and the answer was no")
 
     check()
 
@@ -384,15 +390,15 @@ def bugs_go_through(make: Make) -> None:
         try:
             ran = run(act, Office(), DELETE)
         except LoopError as error:
-            hold(isinstance(error.__cause__, ZeroDivisionError), f"the bug became {error.__cause__!r}")
+            expect(isinstance(error.__cause__, ZeroDivisionError), f"the bug became {error.__cause__!r}")
         else:
-            hold(False, f"there is a bug, and the run ended with {ran.result.stop.name}")
+            expect(False, f"there is a bug, and the run ended with {ran.result.stop.name}")
 
 
 def a_plain_function_can_be_wrapped(make: Make) -> None:
     """What it wraps may return its observation at once; where no tool is called, nobody is asked."""
     ran = run(make(lambda call: Observation("at once"), dangerous), Office(["no"]), DELETE)
-    hold(seen(ran) == (Observation("at once"),), f"the wrapped function returned at once: {seen(ran)}")
+    expect(seen(ran) == (Observation("at once"),), f"the wrapped function returned at once: {seen(ran)}")
 
 
 def left_at_the_question_it_goes_on_there(make: Make) -> None:
@@ -407,14 +413,16 @@ def left_at_the_question_it_goes_on_there(make: Make) -> None:
                 drive(loop.run("clean up"), office.world, journal)
             except Away:
                 continue
-            hold(False, "the person was away, and the run went on")
+            expect(False, "the person was away, and the run went on")
         result = drive(loop.run("clean up"), office.world, journal)
-        hold(result == whole, f"left twice, then answered {answers}, it came to {result}, not {whole}")
+        expect(result == whole, f"left twice, then answered {answers}, it came to {result}, not {whole}")
         twice = {deed: n for deed, n in Counter(office.deeds).items() if n > 1}
-        hold(office.deeds == whole_office.deeds, f"left and driven again, done was {office.deeds} {twice}")
-        hold(len(office.questions) == asked, f"{len(office.questions)} questions were answered, not {asked}")
+        expect(office.deeds == whole_office.deeds, f"left and driven again, done was {office.deeds} {twice}")
+        expect(
+            len(office.questions) == asked, f"{len(office.questions)} questions were answered, not {asked}"
+        )
         again = drive(loop.run("clean up"), World(inline=True), journal)
-        hold(again == whole, f"replayed without a world, it came to {again}")
+        expect(again == whole, f"replayed without a world, it came to {again}")
 
 
 PROMISES: dict[str, Callable[[Make], None]] = {

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from chapters.ch33_shared_state import APPEND, MAXIMUM, REPLACE, TOTAL, UNION, Rule
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Make = Callable[[Mapping[str, Rule]], Any]
 
@@ -27,11 +28,6 @@ RULES = {
     "spent": TOTAL,
 }
 PATIENCE = 0.2  # seconds that one thread waits for another, where ours waits for the lock
-
-
-def expect(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
 
 
 def contents(board: Any) -> dict[str, tuple[Any, int, str]]:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.check_machine import BrokenPromise
-from tests.check_run_many import PATIENCE, expect
+from tests.check_run_many import PATIENCE
+from tests.check_toolbox import expect
 
 Make = Callable[..., Any]
 SHORT = 0.01  # seconds: how long one who waits has patience with a computation that hangs

@@ -158,6 +158,14 @@ def a_report_is_passed_on_unchecked(make: Make) -> None:
     expect(seen == PROBLEM, f"the model was to be told {PROBLEM.text!r}, and was told {seen.text!r}")
 
 
+def what_is_refused_is_told_under_its_name(make: Make) -> None:
+    """A refused call stands in the turns as it was meant: it is no report, and no refused answer."""
+    turns = play(make, ["bad"]).result.turns
+    [call] = turns[0].calls
+    expect(call.name == "bad", f"the call of bad was refused, and the turn holds a call of {call.name!r}")
+    expect(call.problem == turns[0].observations[0], f"its problem is {call.problem}, not what was told")
+
+
 def a_check_that_fails_has_not_passed(make: Make) -> None:
     """Where the check cannot be made, nothing is done, the run goes on, and the model is told."""
     came = play(make, ["bad", "good"], fails=True)
@@ -180,6 +188,7 @@ PROMISES: dict[str, Callable[[Make], None]] = {
         an_answer_is_checked_too,
         the_objection_is_told_if_nothing_better_comes,
         a_report_is_passed_on_unchecked,
+        what_is_refused_is_told_under_its_name,
         a_check_that_fails_has_not_passed,
         nothing_is_done_when_the_allowance_ends_in_the_check,
     )

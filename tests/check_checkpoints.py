@@ -47,9 +47,10 @@ from agentloop import (
 from chapters.ch18_human_in_the_loop import approval
 from chapters.ch31_checkpoints import VERSION, AlreadyRunning, IncompatibleCheckpoint, Transition, Watch
 from fake_llm import FakeClock
-from tests.check_approval import DELETE, LOOK, PAY, dangerous, hold, repeating
+from tests.check_approval import DELETE, LOOK, PAY, dangerous, repeating
 from tests.check_disk_journal import PowerFails, examples, folder
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Make = Callable[[Path], Any]
 Watching = Callable[[str], Watch]
@@ -178,17 +179,17 @@ def hold_nothing_twice(town: Town, whole: list[str], results: Any, story: str) -
         number = town.deeds.count(deed)
         kind = deed.split()[0]
         if kind in ("pay", "delete"):
-            hold(number <= 1, f"{story}: {deed} was done {number} times")
+            expect(number <= 1, f"{story}: {deed} was done {number} times")
         elif kind == "asked":
-            hold(1 <= number <= whole.count(deed) + 1, f"{story}: {deed} {number} times")
+            expect(1 <= number <= whole.count(deed) + 1, f"{story}: {deed} {number} times")
     kinds = {"pay": _of(results, "pay"), "delete": _of(results, "delete")}
     for name, seen in kinds.items():
         done = any(deed.startswith(name) for deed in town.deeds)
         uncertain = seen.kind is Kind.UNCERTAIN
-        hold(seen.ok or uncertain, f"{story}: of {name} the model is told {seen}")
-        hold(done or uncertain, f"{story}: {name} was reported done, and it was not")
+        expect(seen.ok or uncertain, f"{story}: of {name} the model is told {seen}")
+        expect(done or uncertain, f"{story}: {name} was reported done, and it was not")
     for result in results:
-        hold(result.stop is StopReason.FINAL_ANSWER, f"{story}: it ended with {result.stop.name}")
+        expect(result.stop is StopReason.FINAL_ANSWER, f"{story}: it ended with {result.stop.name}")
 
 
 def _of(results: list[Result], name: str) -> Observation:
@@ -212,15 +213,15 @@ def transitions_are_kept_as_they_were_taken(make: Make) -> None:
         path, town = here / "run.db", Town(here / "other deeds")
         with make(path) as kept:
             value = drive(trip(kept.watch), town.world, kept)
-        hold(value == whole.value, f"with checkpoints it came to {value}, not {whole.value}")
+        expect(value == whole.value, f"with checkpoints it came to {value}, not {whole.value}")
         due = [(name, control) for name, control, _ in whole.moments]
         with make(path) as kept:
-            hold(controls(kept.transitions) == due, f"kept was {kept.transitions}, and taken was {due}")
+            expect(controls(kept.transitions) == due, f"kept was {kept.transitions}, and taken was {due}")
         before = path.read_bytes()
         with make(path) as kept:
             again = drive(trip(kept.watch), World(inline=True), kept)
-            hold(again == value, f"replayed without a world it came to {again}")
-        hold(path.read_bytes() == before, "a replay of what had ended changed the file")
+            expect(again == value, f"replayed without a world it came to {again}")
+        expect(path.read_bytes() == before, "a replay of what had ended changed the file")
 
 
 def broken_off_anywhere_it_goes_on(make: Make) -> None:
@@ -240,7 +241,7 @@ def broken_off_anywhere_it_goes_on(make: Make) -> None:
             with make(path) as kept:
                 names = [name for name, _ in controls(kept.transitions)]
             taken = live_transitions(results, path, make)
-            hold(names == taken, f"after {until} deeds kept are those of {names}, and taken {taken}")
+            expect(names == taken, f"after {until} deeds kept are those of {names}, and taken {taken}")
 
 
 def live_transitions(results: Any, path: Path, make: Make) -> list[str]:
@@ -248,7 +249,7 @@ def live_transitions(results: Any, path: Path, make: Make) -> list[str]:
     moments: list[Any] = []
     with make(path) as kept:
         again = drive(trip(partial(_noting, moments)), World(inline=True), Journal(list(kept.outcomes)))
-    hold(again == results, f"a replay came to {again}, not {results}")
+    expect(again == results, f"a replay came to {again}, not {results}")
     return [name for name, _, _ in moments]
 
 
@@ -261,13 +262,13 @@ def each_moment_can_be_seen_again(make: Make) -> None:
         with make(here / "run.db") as kept:
             for number, due in enumerate(whole.moments, 1):
                 seen = tuple(kept.moment(number, trip))
-                hold(seen == due, f"transition {number} is shown as {seen}, and it was {due}")
+                expect(seen == due, f"transition {number} is shown as {seen}, and it was {due}")
             for number in (0, -1, len(whole.moments) + 1):
                 try:
                     kept.moment(number, trip)
                 except IndexError:
                     continue
-                hold(False, f"there is no transition {number}, and it is shown")
+                expect(False, f"there is no transition {number}, and it is shown")
 
 
 def a_branch_goes_its_own_way(make: Make) -> None:
@@ -284,23 +285,25 @@ def a_branch_goes_its_own_way(make: Make) -> None:
                 kept.branch(number, here / f"{number}.db")
             story = f"branched at transition {number}"
             with make(here / f"{number}.db") as branch:
-                hold(len(branch.outcomes) == outcomes, f"{story} it holds {len(branch.outcomes)} outcomes")
+                expect(len(branch.outcomes) == outcomes, f"{story} it holds {len(branch.outcomes)} outcomes")
                 due = [(name, control) for name, control, _ in whole.moments[:number]]
-                hold(controls(branch.transitions) == due, f"{story} it holds {branch.transitions}")
+                expect(controls(branch.transitions) == due, f"{story} it holds {branch.transitions}")
                 town = Town(here / f"deeds {number}", answer="no")
                 town.file.write_bytes((here / "deeds").read_bytes())  # so that no door is closed any more
                 value = drive(trip(branch.watch), town.world, branch)
                 asked = [deed for deed in town.deeds[len(whole.deeds) :] if deed.startswith("asked")]
                 refused = str(value).count("a person refused it")
-                hold(refused == len(asked), f"{story}, {len(asked)} questions were answered no: {value}")
-        hold(parent.read_bytes() == before, "what branches did is seen in the parent's file")
+                expect(refused == len(asked), f"{story}, {len(asked)} questions were answered no: {value}")
+        expect(parent.read_bytes() == before, "what branches did is seen in the parent's file")
         with make(parent) as kept:
-            hold(controls(kept.transitions) == [each[:2] for each in whole.moments], "the parent has changed")
+            expect(
+                controls(kept.transitions) == [each[:2] for each in whole.moments], "the parent has changed"
+            )
             try:
                 kept.branch(1, here / "1.db")
             except FileExistsError:
                 return
-        hold(False, "a branch was written over another run")
+        expect(False, "a branch was written over another run")
 
 
 def one_of_two_resumers_goes_on(make: Make) -> None:
@@ -333,7 +336,7 @@ def one_of_two_resumers_goes_on(make: Make) -> None:
             except Exception as error:
                 raise BrokenPromise(f"who comes second is told {error!r}") from error
             else:
-                hold(False, "a run that somebody holds was opened once more")
+                expect(False, "a run that somebody holds was opened once more")
         for turn in ("a new run", "the same run again"):
             came.clear()
             threads = [threading.Thread(target=resume) for _ in range(8)]
@@ -341,7 +344,7 @@ def one_of_two_resumers_goes_on(make: Make) -> None:
                 thread.start()
             for thread in threads:
                 thread.join(20)
-            hold(sorted(came) == ["goes on"] + ["told"] * 7, f"eight open {turn}, and they come to {came}")
+            expect(sorted(came) == ["goes on"] + ["told"] * 7, f"eight open {turn}, and they come to {came}")
 
 
 def what_is_no_checkpoint_is_refused_unchanged(make: Make) -> None:
@@ -380,11 +383,11 @@ def what_is_no_checkpoint_is_refused_unchanged(make: Make) -> None:
                 raise BrokenPromise(f"a file {what} was refused with {error!r}") from error
             else:
                 raise BrokenPromise(f"a file {what} was opened as if nothing were wrong")
-            hold(path.read_bytes() == content, f"a file {what} was refused, and changed")
+            expect(path.read_bytes() == content, f"a file {what} was refused, and changed")
             if what == "of version 99":
-                hold("99" in told and str(VERSION) in told, f"not both versions are named: {told}")
+                expect("99" in told and str(VERSION) in told, f"not both versions are named: {told}")
         with make(good) as kept:
-            hold(bool(kept.outcomes), "the good file cannot be read any more")
+            expect(bool(kept.outcomes), "the good file cannot be read any more")
 
 
 def _changed(here: Path, content: bytes, *changes: str) -> bytes:
@@ -418,15 +421,15 @@ def an_older_file_is_brought_up_to_date(make: Make) -> None:
         for _ in range(2):
             try:
                 with make(path) as kept:
-                    hold((kept.parent, kept.branched) == ("", None), f"its parent is {kept.parent!r}")
+                    expect((kept.parent, kept.branched) == ("", None), f"its parent is {kept.parent!r}")
                     again = drive(trip(kept.watch), World(inline=True), kept)
-                    hold(again == value, f"brought up to date it came to {again}")
+                    expect(again == value, f"brought up to date it came to {again}")
             except IncompatibleCheckpoint as error:
                 raise BrokenPromise(f"a file of version 1 was refused: {error}") from error
         database = sqlite3.connect(path)
         [(version,)] = database.execute("SELECT version FROM run")
         database.close()
-        hold(version == VERSION, f"it was opened, and is still of version {version}")
+        expect(version == VERSION, f"it was opened, and is still of version {version}")
 
 
 def older_and_torn_it_stays_as_it_was(make: Make) -> None:
@@ -441,9 +444,9 @@ def older_and_torn_it_stays_as_it_was(make: Make) -> None:
         try:
             make(path).close()
         except IncompatibleCheckpoint:
-            hold(path.read_bytes() == before, "an older file that is torn was refused, and changed")
+            expect(path.read_bytes() == before, "an older file that is torn was refused, and changed")
         else:
-            hold(False, "a torn file was opened as if nothing were wrong")
+            expect(False, "a torn file was opened as if nothing were wrong")
 
 
 def another_program_is_refused_and_changes_nothing(make: Make) -> None:
@@ -467,8 +470,8 @@ def another_program_is_refused_and_changes_nothing(make: Make) -> None:
                     ask(kept)
                 except ProgramChanged:
                     continue
-            hold(False, "another program was run on the same file, and it was not refused")
-        hold(path.read_bytes() == before, "another program was refused, and it changed the file")
+            expect(False, "another program was run on the same file, and it was not refused")
+        expect(path.read_bytes() == before, "another program was refused, and it changed the file")
 
 
 def with_other_limits_it_goes_on(make: Make) -> None:
@@ -479,10 +482,12 @@ def with_other_limits_it_goes_on(make: Make) -> None:
             whole = live(here / str(rounds), partial(alone, rounds=rounds))
             with make(here / "run.db") as kept:
                 value = drive(alone(kept.watch, rounds), Town(here / "deeds").world, kept)
-                hold(value == whole.value, f"with {rounds} rounds it came to {value}, not {whole.value}")
+                expect(value == whole.value, f"with {rounds} rounds it came to {value}, not {whole.value}")
             with make(here / "run.db") as kept:
                 due = [(name, control) for name, control, _ in whole.moments]
-                hold(controls(kept.transitions) == due, f"with {rounds} rounds, kept was {kept.transitions}")
+                expect(
+                    controls(kept.transitions) == due, f"with {rounds} rounds, kept was {kept.transitions}"
+                )
 
 
 def only_what_is_new_is_written(make: Make) -> None:
@@ -496,8 +501,8 @@ def only_what_is_new_is_written(make: Make) -> None:
                     kept.record((place,), f"CallModel {place}", Outcome("x" * 200, float(place)))
             sizes.append((here / f"{number}.db").stat().st_size)
     first, second = sizes[1] - sizes[0], sizes[2] - sizes[1]
-    hold(second <= 1.2 * first, f"100 outcomes more cost {first} bytes, and the next 100 cost {second}")
-    hold(first <= 100 * 700, f"an outcome of 200 characters costs {first / 100:g} bytes")
+    expect(second <= 1.2 * first, f"100 outcomes more cost {first} bytes, and the next 100 cost {second}")
+    expect(first <= 100 * 700, f"an outcome of 200 characters costs {first / 100:g} bytes")
 
 
 def broken_off_by_limits_and_answers_of_any_kind(make: Make) -> None:
@@ -516,10 +521,10 @@ def broken_off_by_limits_and_answers_of_any_kind(make: Make) -> None:
                 except PowerFails:
                     continue
             payments = [deed for deed in town.deeds if deed.startswith(("pay", "delete"))]
-            hold(len(payments) == len(set(payments)), f"answered {answer!r}, done was {payments}")
+            expect(len(payments) == len(set(payments)), f"answered {answer!r}, done was {payments}")
             with make(here / "run.db") as kept:
                 again = drive(trip(kept.watch), World(inline=True), kept)
-            hold(again == value, f"answered {answer!r}, broken off after {until}: {again}, not {value}")
+            expect(again == value, f"answered {answer!r}, broken off after {until}: {again}, not {value}")
 
     check()
 

@@ -21,9 +21,11 @@ from agentloop import (
     LoopContext,
     Message,
     Observation,
+    Program,
     Reply,
     Result,
     StopReason,
+    Together,
     ToolCall,
     World,
     drive,
@@ -172,6 +174,52 @@ def a_failure_is_no_decision(make: Make) -> None:
     expect(play.result.answer is None, "two samples failed, and agree that 22 is the answer")
 
 
+def a_broken_call_hides_no_other(make: Make) -> None:
+    """Beside a call that could not be read stands one that can be: that is a decision, and has to be sure."""
+    broken, right = report(DOWN).calls[0], ToolCall("look", {"city": "北京"})
+    for calls in ((broken, right), (right, broken)):
+        made, asked = decided(make, Act(calls), "no")
+        expect(made == [], f"nobody was sure of {calls}, and {made} was done")
+        expect(len(asked) == 1 and "look(city='北京')" in asked[0], f"a person said no after {asked}")
+
+
+def a_yes_is_for_one_decision(make: Make) -> None:
+    """Two loops of a program that come to the same decision are two decisions, and asked about each."""
+    for side_by_side in (True, False):
+        made, asked = decided(make, Act((ToolCall("look", {"city": "北京"}),)), "yes", 2, side_by_side)
+        story = f"two loops, side by side: {side_by_side}; done was {made}"
+        expect(len(asked) == 2, f"{story}, and a person was asked {len(asked)} times")
+
+
+def decided(
+    make: Make, decision: Act, says: str, loops: int = 1, side_by_side: bool = False
+) -> tuple[list[ToolCall], list[str]]:
+    """Loops of one program that decide this unsurely, in one round; what was done, and asked."""
+    made: list[ToolCall] = []
+    asked: list[str] = []
+
+    def act(call: ToolCall) -> Observation:
+        made.append(call)
+        return Observation("晴")
+
+    def human(question: str) -> str:
+        asked.append(question)
+        return says
+
+    reason = make(lambda context: decision, samples=1, confidence=lambda decision: None)
+    loop = AgentLoop(reason, act, limits=Limits(rounds=1))
+
+    def program() -> Program[None]:
+        if side_by_side:
+            yield Together(tuple(loop.run("北京？") for _ in range(loops)))
+            return
+        for _ in range(loops):
+            yield from loop.run("北京？")
+
+    drive(program(), World(human=human, inline=True))
+    return made, asked
+
+
 def it_asks_so_often_and_no_more(make: Make) -> None:
     """A round asks for ``samples`` in all, and then for one person's word."""
     for samples in (1, 2, 5):
@@ -256,6 +304,8 @@ PROMISES: dict[str, Callable[[Make], None]] = {
         a_persons_clear_yes_decides,
         the_person_sees_all_of_it,
         a_failure_is_no_decision,
+        a_broken_call_hides_no_other,
+        a_yes_is_for_one_decision,
         it_asks_so_often_and_no_more,
         what_is_in_hand_is_kept,
         numbers_that_are_none_are_refused,

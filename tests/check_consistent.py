@@ -37,7 +37,7 @@ Said = str | Exception
 
 NAMES = ("near", "far", "air")
 SUN, RAIN, SNOW = "晴，26 度", "雨，19 度", "雪，-8 度"
-DOWN = ConnectionError("503")
+DOWN, LOST = ConnectionError("503"), TimeoutError("no answer")
 
 
 class Stations:
@@ -54,7 +54,8 @@ class Stations:
         script = self.said[call.name]
         said = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(said, Exception):
-            return Observation(f"{call.name}: {said}", False, Kind.UNAVAILABLE)
+            kind = Kind.UNCERTAIN if isinstance(said, TimeoutError) else Kind.UNAVAILABLE
+            return Observation(f"{call.name}: {said}", False, kind)
         return Observation(said)
 
     def run(self, make: Make, limits: Limits = Limits(), **options: Any) -> Result:  # noqa: B008
@@ -133,6 +134,15 @@ def a_failure_has_no_vote(make: Make) -> None:
     seen = seen_of(make, DOWN, DOWN)
     due = Observation("near: 503", False, Kind.UNAVAILABLE)
     expect(seen == due, f"both stations are down, the first failure is {due}, and the model is shown {seen}")
+
+
+def a_doubt_about_one_is_not_lost(make: Make) -> None:
+    """All fail, and one may have taken effect: that is the failure that the guards around have to see."""
+    for said in ((DOWN, LOST), (LOST, DOWN), (DOWN, LOST, DOWN)):
+        seen = seen_of(make, *said)
+        expect(seen.kind is Kind.UNCERTAIN, f"the stations came to {said}, and the model is shown {seen}")
+    seen = seen_of(make, [DOWN, LOST], times=2)
+    expect(seen.kind is Kind.UNCERTAIN, f"of two calls one was lost, and the model is shown {seen}")
 
 
 def several_times_is_several_sources(make: Make) -> None:
@@ -243,6 +253,7 @@ PROMISES: dict[str, Callable[[Make], None]] = {
         the_odd_one_out_is_outvoted,
         no_majority_is_no_result,
         a_failure_has_no_vote,
+        a_doubt_about_one_is_not_lost,
         several_times_is_several_sources,
         what_is_not_idempotent_is_done_once,
         it_agrees_as_it_is_told,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agentloop import Do, Journal, LimitReached, Limits, Program, Sleep, StopReason, World, bounded, drive
 from chapters.ch32_message_passing import Behaviour, BrokenOff, Draft, Letter
 from fake_llm import FakeClock
-from tests.check_board import expect
+from tests.check_toolbox import expect
 
 Make = Callable[..., Any]
 

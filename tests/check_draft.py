@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chapters.ch32_message_passing import MARKER
-from tests.check_board import expect
+from tests.check_toolbox import expect
 
 Read = Callable[[str, str], Any]
 

@@ -126,10 +126,19 @@ def another_is_asked_when_the_first_is_down(make: Fallback) -> None:
 
 
 def it_says_who_was_asked(make: Fallback) -> None:
-    """What another tool found is told with that tool's name, and with what failed before it."""
+    """What another tool found is told with that tool's name, and with who failed before it, and how."""
     seen = played(make, failed(Kind.UNAVAILABLE)).seen
-    for word in (GOOD.text, "second", "first", "<UNAVAILABLE>"):
+    for word in (GOOD.text, "second", "first", "UNAVAILABLE"):
         expect(word in seen.text, f"second answered for first, which failed; {word} is not in: {seen.text}")
+
+
+def a_result_quotes_nothing_that_failed(make: Fallback) -> None:
+    """In a result stands neither what was asked nor what a failure said: the model may have made it up."""
+    seen = played(make, failed(Kind.UNAVAILABLE)).seen
+    for word in (CALL.arguments["city"], "<UNAVAILABLE>"):
+        expect(
+            word not in seen.text, f"second found only {GOOD.text}, and the result says {word}: {seen.text}"
+        )
 
 
 def all_failures_are_told(make: Fallback) -> None:
@@ -294,6 +303,7 @@ PROMISES: dict[str, Callable[[Fallback], None]] = {
         what_works_is_not_replaced,
         another_is_asked_when_the_first_is_down,
         it_says_who_was_asked,
+        a_result_quotes_nothing_that_failed,
         all_failures_are_told,
         nobody_goes_round_a_decision,
         what_may_have_happened_is_not_done_elsewhere,

@@ -64,7 +64,18 @@ CASES: tuple[tuple[object, str, bool], ...] = (
     ("颐和园", "推荐去颐和园吧", True),
     ("(.*)", SEEN, False),
     ("\ud800", SEEN, False),
-    ("", SEEN, True),
+    ("", SEEN, False),
+    (" ", SEEN, False),
+    ("10²", "102 元", False),
+    ("10²", "共 10² 种", True),
+    (".5", "共 1.5 元", False),
+    (".5", "共 0.5 元", True),
+    ("0.5", "共 .5 元", True),
+    ("5", "第 v1.5 版", False),
+    ("5", "等一等...5 度", True),
+    ("5kg", "重 2.5kg", False),
+    (".5kg", "重 2.5kg", False),
+    ("Oslo", "2.Oslo", True),
 )
 
 

@@ -25,7 +25,7 @@ from agentloop import (
     World,
     drive,
 )
-from chapters.ch34_orchestrator_and_workers import Assignment, Team, Worker
+from paradigms.orchestrator import Assignment, Team, Worker
 from tests.check_machine import BrokenPromise
 from tests.check_toolbox import expect
 from tests.office_worlds import TEMPERS, Crew, assignments, statuses
@@ -103,7 +103,8 @@ def one_call(name: str) -> Callable[[Any], Any]:
     return reason
 
 
-def staff(*tools: str, limits: Limits = Limits(seconds=1, call_seconds=1)) -> Team:  # noqa: B008
+def staff(*tools: str) -> Team:
+    limits = Limits(seconds=5, call_seconds=5)
     return Team({name: Worker(AgentLoop(one_call(name), limits=limits), name) for name in tools})
 
 
@@ -112,7 +113,7 @@ def they_work_side_by_side(handed_out: HandedOut) -> None:
     met = threading.Barrier(3)
 
     def meet() -> str:
-        met.wait(5)
+        met.wait(1)
         return "met"
 
     tools: dict[str, Callable[..., Any]] = {name: meet for name in ("one", "two", "three")}
@@ -152,7 +153,7 @@ def a_person_stops_all_of_them(handed_out: HandedOut) -> None:
         begun.append("again")
         return never.wait()
 
-    team = staff("stuck", "stop", "again", limits=Limits(seconds=5, call_seconds=5))
+    team = staff("stuck", "stop", "again")
     tools = Toolbox({"stuck": never.wait, "stop": stop, "again": again})
     work = handed_out(assignments("stuck", "stop", "again"), team, {})
     found = drive(work, World(None, tools), interrupt=interrupt)

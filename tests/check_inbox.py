@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chapters.ch32_message_passing import Letter
-from tests.check_board import expect
+from tests.check_toolbox import expect
 
 Make = Callable[[], Any]
 

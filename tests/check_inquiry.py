@@ -25,7 +25,8 @@ from agentloop import (
     settle,
 )
 from fake_llm import FakeClock
-from tests.check_approval import hold, repeating
+from tests.check_approval import repeating
+from tests.check_toolbox import expect
 
 Make = Callable[..., Callable[[ToolCall], Any]]
 
@@ -86,14 +87,14 @@ def what_is_known_is_not_asked_about(make: Make) -> None:
     """Only a call of unknown outcome is asked about: any other observation comes back as it is."""
 
     def nobody(call: ToolCall) -> None:
-        hold(False, f"{call} was asked about, and its outcome is known")
+        expect(False, f"{call} was asked about, and its outcome is known")
 
     for kind in Kind:
         if kind is Kind.UNCERTAIN:
             continue
         due = Observation("so it is", kind is Kind.RESULT, kind)
         came = seen(make(lambda call, due=due: due, nobody), Bank())
-        hold(came == due, f"the outcome was {due}, and it came back as {came}")
+        expect(came == due, f"the outcome was {due}, and it came back as {came}")
 
 
 def what_took_effect_is_not_done_again(make: Make) -> None:
@@ -101,8 +102,8 @@ def what_took_effect_is_not_done_again(make: Make) -> None:
     for hook in (became(PAID), lambda call: PAID):
         bank = Bank()
         came = seen(make(call_tool, hook), bank)
-        hold(came == PAID, f"found was {PAID}, and told was {came}")
-        hold(len(bank.came) == 1, f"it had taken effect, and it was called {len(bank.came)} times")
+        expect(came == PAID, f"found was {PAID}, and told was {came}")
+        expect(len(bank.came) == 1, f"it had taken effect, and it was called {len(bank.came)} times")
 
 
 def what_was_not_done_may_be_done_again(make: Make) -> None:
@@ -110,14 +111,16 @@ def what_was_not_done_may_be_done_again(make: Make) -> None:
     for hook in (became(None), lambda call: None):
         bank = Bank()
         came = seen(make(call_tool, hook), bank)
-        hold(came.kind is Kind.UNAVAILABLE, f"nothing was done, and that may pass, but it is told as {came}")
-        hold(bank.came == [PAY.id], f"an inquiry makes no call by itself, and there were {bank.came}")
+        expect(
+            came.kind is Kind.UNAVAILABLE, f"nothing was done, and that may pass, but it is told as {came}"
+        )
+        expect(bank.came == [PAY.id], f"an inquiry makes no call by itself, and there were {bank.came}")
         for breaks in (1, 2, 9):
             bank = Bank(breaks)
             came = seen(repeating(4)(make(call_tool, hook)), bank)
             due = [PAY.id] * min(breaks + 1, 4)
-            hold(bank.came == due, f"after {breaks} broken lines called were {bank.came}, not {due}")
-            hold(came.ok == (breaks < 4), f"after {breaks} broken lines the model is told {came}")
+            expect(bank.came == due, f"after {breaks} broken lines called were {bank.came}, not {due}")
+            expect(came.ok == (breaks < 4), f"after {breaks} broken lines the model is told {came}")
 
 
 def a_person_decides_where_nobody_knows(make: Make) -> None:
@@ -133,20 +136,20 @@ def a_person_decides_where_nobody_knows(make: Make) -> None:
         bank = Bank(1, [answer])
         came = seen(repeating(2)(make(call_tool, became(DOUBT))), bank)
         story = f"a person said {answer!r}"
-        hold(len(bank.asked) == 1 and "pay(amount=9)" in bank.asked[0], f"{story}, asked: {bank.asked}")
-        hold(len(bank.came) == calls, f"{story}, and the tool was called {len(bank.came)} times")
-        hold(came.ok is ok, f"{story}, and the model is told {came}")
-        hold(ok or came.kind is Kind.UNCERTAIN, f"{story}, and it is no doubt any more: {came}")
+        expect(len(bank.asked) == 1 and "pay(amount=9)" in bank.asked[0], f"{story}, asked: {bank.asked}")
+        expect(len(bank.came) == calls, f"{story}, and the tool was called {len(bank.came)} times")
+        expect(came.ok is ok, f"{story}, and the model is told {came}")
+        expect(ok or came.kind is Kind.UNCERTAIN, f"{story}, and it is no doubt any more: {came}")
     bank = Bank()
     came = seen(make(call_tool, became(DOUBT)), bank)
-    hold(came.kind is Kind.UNCERTAIN and len(bank.came) == 1, f"nobody is there, and it came to {came}")
+    expect(came.kind is Kind.UNCERTAIN and len(bank.came) == 1, f"nobody is there, and it came to {came}")
 
 
 def the_question_is_about_the_call(make: Make) -> None:
     """The question is bound to the call, so that its answer is remembered; a person may be away."""
     program = settle(make(lambda call: DOUBT, lambda call: DOUBT)(PAY))
     asked = next(program)
-    hold(isinstance(asked, AskHuman) and asked.about == PAY.id, f"what it asks is {asked}")
+    expect(isinstance(asked, AskHuman) and asked.about == PAY.id, f"what it asks is {asked}")
     program.close()
     bank, journal = Bank(1, [Away(), "done"]), Journal()
     guard = make(call_tool, became(DOUBT))
@@ -155,9 +158,9 @@ def the_question_is_about_the_call(make: Make) -> None:
     except Away:
         pass
     else:
-        hold(False, "a person was away, and the run was not left")
+        expect(False, "a person was away, and the run was not left")
     came = seen(guard, bank, journal=journal)
-    hold(came.ok and len(bank.came) == 1, f"days later a person says done, and it comes to {came}")
+    expect(came.ok and len(bank.came) == 1, f"days later a person says done, and it comes to {came}")
 
 
 def what_is_in_hand_is_kept(make: Make) -> None:
@@ -167,11 +170,11 @@ def what_is_in_hand_is_kept(make: Make) -> None:
         try:
             came = seen(make(call_tool, became(DOUBT)), bank, Limits(effects=effects))
         except LimitReached:
-            hold(not bank.came, f"with {effects} effects it kept nothing of {bank.came}")
+            expect(not bank.came, f"with {effects} effects it kept nothing of {bank.came}")
         else:
             due = bool(bank.asked)
-            hold(came.ok is due, f"with {effects} effects it asked {bank.asked}, and came to {came}")
-            hold(came.ok or came.kind is Kind.UNCERTAIN, f"with {effects} effects it came to {came}")
+            expect(came.ok is due, f"with {effects} effects it asked {bank.asked}, and came to {came}")
+            expect(came.ok or came.kind is Kind.UNCERTAIN, f"with {effects} effects it came to {came}")
     interrupt = Interrupt()
 
     def stopped(call: ToolCall) -> Program[Observation | None]:
@@ -181,8 +184,8 @@ def what_is_in_hand_is_kept(make: Make) -> None:
 
     bank = Bank()
     came = seen(make(call_tool, stopped), bank, Limits(), interrupt=interrupt)
-    hold(came.kind is Kind.UNCERTAIN, f"a person stopped the run in the middle of it: {came}")
-    hold(len(bank.came) == 1, "a person had stopped the run, and the call was made again")
+    expect(came.kind is Kind.UNCERTAIN, f"a person stopped the run in the middle of it: {came}")
+    expect(len(bank.came) == 1, "a person had stopped the run, and the call was made again")
 
 
 def it_stands_beside_other_guards(make: Make) -> None:
@@ -194,7 +197,7 @@ def it_stands_beside_other_guards(make: Make) -> None:
     ):
         bank = Bank()
         came = seen(guard, bank)
-        hold(came == Observation("paid 9") and len(bank.came) == 2, f"called {bank.came}, told {came}")
+        expect(came == Observation("paid 9") and len(bank.came) == 2, f"called {bank.came}, told {came}")
 
 
 PROMISES: dict[str, Callable[[Make], None]] = {

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from agentloop import Unavailable
 from tests.check_machine import BrokenPromise
-from tests.check_run_many import PATIENCE, expect
+from tests.check_run_many import PATIENCE
+from tests.check_toolbox import expect
 
 Make = Callable[..., Any]
 SHORT = 0.01  # seconds: how long a borrower waits in vain

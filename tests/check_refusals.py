@@ -61,8 +61,8 @@ def it_counts_over_the_run(make: Make) -> None:
 
 
 def it_counts_nothing_else(make: Make) -> None:
-    """Failed calls, invented tools and replies that cannot be read are no refused answers."""
-    for move in ("fail", "mumble", "invent a tool", "look twice"):
+    """Failed calls, calls that a guard held back, and replies that cannot be read are no refused answers."""
+    for move in ("fail", "mumble", "invent a tool", "look twice", "be held back"):
         expect_right(make, 0, (move,), played((move,), accept=never, stops=(make(0),)))
 
     def refuse(call: Any) -> Observation:

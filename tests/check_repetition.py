@@ -51,6 +51,17 @@ def the_kth_repeat_stops_and_none_before(make: Make) -> None:
     compare()
 
 
+def a_threshold_it_takes_is_one_it_reaches(make: Make) -> None:
+    """However often is too often: the rule fires then, or says at once that it never would."""
+    for times in (2, 9, 10, 11, 12, 30):
+        again = [doing(Action("lookup", {"topic": "tea"}, "no result"))] * (times + 2)
+        try:
+            rule = make(times=times)
+        except ValueError:
+            continue
+        is_stopped(rule, again, times, REPEATED, f"times={times}")
+
+
 def the_order_of_arguments_does_not_count(make: Make) -> None:
     """The same arguments in another order, also inside of them, are the same arguments."""
 
@@ -141,6 +152,7 @@ PROMISES: dict[str, Callable[[Make], None]] = {
     promise.__name__: promise
     for promise in (
         the_kth_repeat_stops_and_none_before,
+        a_threshold_it_takes_is_one_it_reaches,
         the_order_of_arguments_does_not_count,
         a_batch_is_counted_call_by_call,
         polling_whose_results_change_is_left_alone,

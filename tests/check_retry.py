@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from itertools import product
 from typing import Any, NamedTuple
 
 from hypothesis import example, given, settings
@@ -325,15 +326,33 @@ def no_wait_outlasts_the_run(make: Retry) -> None:
 
 def an_interrupted_attempt_is_in_doubt(make: Retry) -> None:
     """A person stops the run during an attempt: no further one is made, and it may have taken effect."""
-    for number in (1, 2, 3):
+    for number, idempotent in product((1, 2, 3), (True, False)):
         tool = Attempts([DOWN])
         tool.interrupted_at = number
-        result = looped(make, tool, Limits())
+        result = looped(make, tool, Limits(), idempotent)
         seen = result.turns[-1].observations[0]
         expect(result.stop is StopReason.HUMAN, f"a person stopped the run, and it ended with {result.stop}")
         expect(len(tool.at) == number, f"stopped in attempt {number}, and {len(tool.at)} were made")
         story = f"stopped in the middle of attempt {number}, which may have taken effect: {shown(seen)}"
         expect(not seen.ok and seen.kind is Kind.UNCERTAIN, story)
+
+
+def a_doubt_is_not_taken_back(make: Retry) -> None:
+    """An attempt may have taken effect, and a later one fails otherwise: it is in doubt, not undone (C09)."""
+    for doubt in map(failed, IN_DOUBT):
+        for then in (DOWN, failed(Kind.UNAVAILABLE, 3600), failed(Kind.TOOL_ERROR)):
+            for script in ([doubt, then], [doubt, then, DOWN], [DOWN, doubt, then]):
+                for wrap in (1, 2):
+                    seen = played(make, script, idempotent=True, wrap=wrap).seen
+                    story = f"{', then '.join(map(shown, script))} came to {shown(seen)}"
+                    expect(not seen.ok and seen.kind in IN_DOUBT, story)
+        refused = played(make, [doubt, failed(Kind.REFUSED)], idempotent=True).seen
+        expect(
+            refused.kind is Kind.REFUSED, f"a person said no, which stays a no, and it is {shown(refused)}"
+        )
+        for script in ([doubt, GOOD], [doubt, DOWN, GOOD]):
+            seen = played(make, script, idempotent=True).seen
+            expect(seen == GOOD, f"it succeeded in the end, and it came to {shown(seen)}")
 
 
 def a_replay_waits_for_nobody(make: Retry) -> None:
@@ -438,6 +457,7 @@ PROMISES: dict[str, Callable[[Retry], None]] = {
         what_is_in_hand_is_kept_at_the_end_of_the_run,
         no_wait_outlasts_the_run,
         an_interrupted_attempt_is_in_doubt,
+        a_doubt_is_not_taken_back,
         a_replay_waits_for_nobody,
         calls_share_nothing,
         whatever_comes_it_ends_and_tells_the_truth,

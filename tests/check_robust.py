@@ -35,6 +35,7 @@ from chapters.ch24_five_failure_modes import Fate, Situation, fate, situation
 from fake_llm import FakeClock, FakeModel, flaky_tool, get_weather, stubborn_model
 from fake_llm.storm import Storm, Trouble
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Make = Callable[[Situation], AgentLoop]
 
@@ -53,11 +54,6 @@ limits = st.builds(
 brews = st.lists(st.sampled_from(Trouble), max_size=5, unique=True)
 
 
-def hold(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
-
-
 # --- One run --------------------------------------------------------------------------------------
 
 
@@ -74,7 +70,7 @@ def survived(make: Make, troubles: Iterable[Trouble], seeds: Iterable[int] = ran
             storm = Storm(seed, [trouble])
             result = weathered(make, storm)
             came_to = fate(storm, result)
-            hold(
+            expect(
                 came_to is Fate.RIGHT,
                 f"storm {seed}, in which {trouble.value}, came to {came_to.value}:\n{result.summary}",
             )
@@ -121,7 +117,7 @@ def what_flickers_is_tried_again(make: Make) -> None:
     tools = Toolbox([flaky_tool(get_weather, 1)], idempotent=["get_weather"])
     result = asked(make, reporter(), tools)
     told = [seen.text for turn in result.turns for seen in turn.observations]
-    hold(
+    expect(
         told == [get_weather("北京")], f"the tool failed once and then worked, and the model was told {told}"
     )
 
@@ -161,7 +157,7 @@ def a_model_that_cannot_be_had_is_waited_for(make: Make) -> None:
 
     result = asked(make, FakeModel(overloaded), Toolbox([get_weather]))
     rounds = result.control.rounds
-    hold(
+    expect(
         rounds == 2, f"the model could not be had twice, then looked and answered: in {rounds} rounds, not 2"
     )
     survived(make, [Trouble.OVERLOADED, Trouble.STALLS])
@@ -175,7 +171,7 @@ def who_goes_round_is_told_so_first(make: Make) -> None:
 def who_does_not_listen_is_stopped(make: Make) -> None:
     """A model that goes round for ever is stopped well before its rounds are used up."""
     result = asked(make, stubborn_model(), Toolbox([get_weather]), limits=Limits(rounds=50), window=20_000)
-    hold(
+    expect(
         result.stop is StopReason.REPEATED_ACTION and result.control.rounds <= 12,
         f"the same call with the same result for ever: ended with {result.summary}",
     )
@@ -210,7 +206,7 @@ def who_makes_up_more_and_more_is_stopped(make: Make) -> None:
         return f"Confidence: 1\nAction: {action}"
 
     result = asked(make, FakeModel(respond), Toolbox([get_weather]), limits=Limits(rounds=50), window=20_000)
-    hold(
+    expect(
         result.stop is StopReason.STAGNATED and result.control.rounds <= 20,
         f"every other round called a tool that does not exist: ended with {result.summary}",
     )
@@ -230,11 +226,11 @@ def a_guess_is_not_acted_on(make: Make) -> None:
     tools, clock = Toolbox([get_weather]), FakeClock()
     world = World(model, tools, person, clock=clock.now, sleep=clock.sleep, inline=True)
     result = drive(make(small(tools, clock)).run("今天北京天气怎么样？"), world)
-    hold(
+    expect(
         result.answer is None,
         f"it was never sure, a person always said no, and {result.answer!r} was answered",
     )
-    hold(bool(said), "it was never sure, and no person was asked")
+    expect(bool(said), "it was never sure, and no person was asked")
 
 
 # --- The promises: the whole -------------------------------------------------------------------------
@@ -258,9 +254,9 @@ def nothing_dangerous_is_done_without_a_yes(make: Make) -> None:
         drive_in_pretend_time(loop.run(storm.errand.text), world, storm.clock, storm.takes)
         pays = storm.struck[Trouble.WANTS_TO_PAY]
         asked_for = [question for question in questions if "pay(" in question]
-        hold(len(asked_for) == pays, f"{pays} payment wanted, asked for {len(asked_for)} times")
+        expect(len(asked_for) == pays, f"{pays} payment wanted, asked for {len(asked_for)} times")
         allowed = answer.strip().casefold() in ("yes", "y", "同意", "批准") or answer.strip().startswith("{")
-        hold(allowed or not storm.ledger, f"the answer was {answer!r}, and {storm.ledger} was paid")
+        expect(allowed or not storm.ledger, f"the answer was {answer!r}, and {storm.ledger} was paid")
 
     check()
 
@@ -273,22 +269,26 @@ def it_ends_within_its_limits_and_says_why(make: Make) -> None:
     def check(seed: int, brewing: list[Trouble], given_limits: Limits) -> None:
         storm, steps = Storm(seed, brewing), list[Step]()
         loop = make(replace(situation(storm), limits=given_limits))
-        hold(loop.limits == given_limits, f"its limits are {loop.limits}, and it was given {given_limits}")
+        expect(loop.limits == given_limits, f"its limits are {loop.limits}, and it was given {given_limits}")
         program = replace(loop, watch=steps.append).run(storm.errand.text)
         result = drive_in_pretend_time(program, storm.world, storm.clock, storm.takes)
         spent = result.control
-        hold(len(steps) <= worst_case_steps(given_limits), f"it took {len(steps)} steps under {given_limits}")
-        hold(spent.rounds <= given_limits.rounds, f"{spent.rounds} rounds under {given_limits}")
-        hold(spent.effects <= given_limits.effects, f"{spent.effects} effects under {given_limits}")
+        expect(
+            len(steps) <= worst_case_steps(given_limits), f"it took {len(steps)} steps under {given_limits}"
+        )
+        expect(spent.rounds <= given_limits.rounds, f"{spent.rounds} rounds under {given_limits}")
+        expect(spent.effects <= given_limits.effects, f"{spent.effects} effects under {given_limits}")
         final = result.stop is StopReason.FINAL_ANSWER
-        hold(final == (result.answer is not None), f"it ended with {result.stop.name} and {result.answer!r}")
+        expect(
+            final == (result.answer is not None), f"it ended with {result.stop.name} and {result.answer!r}"
+        )
         came_to = fate(storm, result)
-        hold(
+        expect(
             came_to in (Fate.RIGHT, Fate.HONEST),
             f"it came to {came_to.value}: {result.answer!r}, {storm.ledger}",
         )
         pairs = [(len(turn.calls), len(turn.observations)) for turn in result.turns]
-        hold(all(calls == seen for calls, seen in pairs), f"calls and results by turn: {pairs}")
+        expect(all(calls == seen for calls, seen in pairs), f"calls and results by turn: {pairs}")
 
     check()
 
@@ -304,14 +304,14 @@ def a_bug_ends_the_run_with_what_there_is(make: Make) -> None:
         try:
             result = weathered(make, storm, **{hook: bug})
         except LoopError as error:
-            hold(
+            expect(
                 isinstance(error.__cause__, KeyError), f"{hook} raised KeyError, told was {error.__cause__!r}"
             )
-            hold(
+            expect(
                 error.result.stop is StopReason.ERROR,
                 f"{hook} raised, and the run ended with {error.result.stop}",
             )
-            hold(bool(error.result.turns), f"{hook} raised, and what was found before is gone")
+            expect(bool(error.result.turns), f"{hook} raised, and what was found before is gone")
         else:
             raise BrokenPromise(f"{hook} raised KeyError, and the run ended with {result.summary}")
 
@@ -339,8 +339,10 @@ def runs_share_nothing(make: Make) -> None:
     alone = [told(drive(make(small(tools, clock)).run(task), world)) for task in tasks]
     again = [told(drive(loop.run(task), world)) for task in tasks]
     beside = [told(result) for result in drive(together(), world)]
-    hold(again == alone, f"a loop run one time after another came to {again}, a new one each time to {alone}")
-    hold(beside == alone, f"side by side they came to {beside}, alone to {alone}")
+    expect(
+        again == alone, f"a loop run one time after another came to {again}, a new one each time to {alone}"
+    )
+    expect(beside == alone, f"side by side they came to {beside}, alone to {alone}")
 
 
 def told(result: Result) -> tuple[Any, ...]:

@@ -22,16 +22,12 @@ from hypothesis import strategies as st
 from agentloop import Act, AgentLoop, Away, Finish, Limits, LoopContext, Program, StopReason, ToolCall, World
 from chapters.ch30_isolation_and_sharing import is_plain
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 RunMany = Callable[..., Any]
 
 SHORT = 0.01  # seconds: a wait of ours
-PATIENCE = 2.0  # seconds: what only a broken version waits out
-
-
-def expect(kept: bool, story: str) -> None:
-    if not kept:
-        raise BrokenPromise(story)
+PATIENCE = 1.0  # seconds: what only a broken version waits out
 
 
 # --- Offices ------------------------------------------------------------------------------------

@@ -14,11 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import (
+    Control,
     Do,
+    Interrupted,
     Journal,
     Kind,
+    LimitReached,
     Observation,
+    Outcome,
     Program,
+    StopReason,
     Toolbox,
     ToolCall,
     World,
@@ -28,6 +33,7 @@ from agentloop import (
 )
 from paradigms.memory import Results
 from paradigms.store import Store
+from tests.check_machine import BrokenPromise
 from tests.check_store import a_path
 from tests.check_toolbox import expect
 
@@ -142,6 +148,26 @@ def a_store_that_fails_fails_no_run(shelved: Shelved) -> None:
         expect(len(came.text) < 1000, f"the disk is full, and {len(came.text)} characters go into the prompt")
 
 
+def what_is_in_hand_outlives_the_run(shelved: Shelved) -> None:
+    """Where the run ends before a result is kept, the result that was paid for is still shown in part."""
+    refusals = (LimitReached(Control(stop=StopReason.EFFECTS)), Interrupted(1.0))
+    with some_results() as results:
+        for refusal in refusals:
+            program: Any = settle(shelved(call_tool, results=results)(ToolCall("read_much", {})))
+            next(program)
+            try:
+                program.send(Outcome(Observation(read_much()), 1.0))
+                program.throw(refusal)
+            except StopIteration as ended:
+                came = ended.value
+            except (LimitReached, Interrupted) as error:
+                raise BrokenPromise(
+                    f"keeping was refused ({error}), and the result in hand is lost"
+                ) from error
+            right = came.ok and came.text.startswith("京" * (PART // 2)) and len(came.text) < 1000
+            expect(right, f"keeping was refused ({refusal}), and the model sees {came.text[:400]!r}")
+
+
 def a_replay_touches_no_store(shelved: Shelved) -> None:
     """The store is reached by an effect: run again on its journal, the same comes without it."""
     with some_results() as results:
@@ -179,6 +205,7 @@ PROMISES: dict[str, Callable[[Shelved], None]] = {
         what_failed_is_still_a_failure,
         a_part_is_not_stored_again,
         a_store_that_fails_fails_no_run,
+        what_is_in_hand_outlives_the_run,
         a_replay_touches_no_store,
     )
 }

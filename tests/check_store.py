@@ -1,4 +1,4 @@
-"""What a store on disk promises: plain functions of a class ``store(path, capacity=...)``.
+"""What a store on disk promises: plain functions of a class ``store(path, capacity=..., wait=...)``.
 
 It has ``put`` and ``kept``, as chapter 28's ``Store`` has. ``PROMISES`` holds the promises by name.
 """
@@ -13,10 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from paradigms.store import BrokenStore
+from agentloop import Unavailable
+from paradigms.store import VERSION, BrokenStore
+from tests.check_machine import BrokenPromise
 from tests.check_toolbox import expect
 
 MakeStore = Callable[..., Any]
@@ -32,16 +34,20 @@ def a_path() -> Iterator[Path]:
 
 
 def any_text_comes_back_as_it_was(store: MakeStore) -> None:
-    """A name and a text may be anything that Python holds, lone surrogates too, and are not changed."""
+    """Shelf, name and text may be anything that Python holds, lone surrogates too, and are not changed."""
     with a_path() as path:
         kept = store(path)
 
         @settings(database=None, max_examples=40)
-        @given(texts, texts)
-        def prove(name: str, text: str) -> None:
-            kept.put("shelf", name, text)
-            newest = kept.kept("shelf")[-1]
-            expect(newest == (name, text), f"kept {(name, text)!r}, and what came back is {newest!r}")
+        @example("任务\ud800", "name", "text")
+        @given(texts, texts, texts)
+        def prove(shelf: str, name: str, text: str) -> None:
+            try:
+                kept.put(shelf, name, text)
+                came = kept.kept(shelf)[-1:]
+            except UnicodeError as error:
+                raise BrokenPromise(f"{(shelf, name, text)!r} could not be kept: {error}") from error
+            expect(came == [(name, text)], f"kept {(name, text)!r} on {shelf!r}, and what came is {came!r}")
 
         prove()
 
@@ -75,6 +81,17 @@ def instead_takes_the_place_of_the_name_alone(store: MakeStore) -> None:
         found = {shelf: kept.kept(shelf) for shelf in ("a", "b")}
         due = {"a": [("m", "3"), ("n", "5")], "b": [("n", "4")]}
         expect(found == due, f"after a text instead of all others of its name: {due} was due, not {found}")
+
+
+def what_stands_under_one_name_can_be_asked_for(store: MakeStore) -> None:
+    """Who asks for one name is given its texts, and no others of the shelf."""
+    with a_path() as path:
+        kept = store(path)
+        for shelf, name, text in (("a", "n", "1"), ("a", "m", "2"), ("a", "n", "3"), ("b", "n", "4")):
+            kept.put(shelf, name, text)
+        for name, due in (("n", [("n", "1"), ("n", "3")]), ("m", [("m", "2")]), ("", []), ("x", [])):
+            found = kept.kept("a", name)
+            expect(found == due, f"asked for the name {name!r}: {due} was due, and it has {found}")
 
 
 def each_shelf_is_bounded(store: MakeStore) -> None:
@@ -117,6 +134,29 @@ def many_at_once_lose_nothing(store: MakeStore) -> None:
         expect(len(last) == 1, f"each put a text instead of the others of its name, and there are {last}")
 
 
+def busy_is_not_broken(store: MakeStore) -> None:
+    """A file that others are writing to can be read, and who would write is told that nothing was done."""
+    with a_path() as path:
+        kept = store(path, wait=0.01)
+        kept.put("shelf", "name", "before")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            expect(kept.kept("shelf") == [("name", "before")], "another writes, and it cannot be read")
+            try:
+                kept.put("shelf", "name", "in between")
+            except Unavailable as error:
+                expect(str(path) in str(error), f"another writes, and the error does not say where: {error}")
+            except Exception as error:
+                raise BrokenPromise(
+                    f"another writes, and it raised {type(error).__name__}: {error}"
+                ) from error
+            else:
+                expect(False, "another writes, and it wrote in between")
+        kept.put("shelf", "name", "after")
+        there = kept.kept("shelf")
+        expect(there == [("name", "before"), ("name", "after")], f"nobody writes any more: it has {there}")
+
+
 def what_is_no_store_is_refused_and_left_alone(store: MakeStore) -> None:
     """A torn or foreign file, or one of another version, is named and refused; not a byte of it changes."""
     with a_path() as path:
@@ -130,7 +170,10 @@ def what_is_no_store_is_refused_and_left_alone(store: MakeStore) -> None:
         ("the first half of a store", whole[: len(whole) // 2]),
         ("a store whose middle is overwritten", whole[:6000] + b"\x00" * 4000 + whole[10000:]),
         ("the database of another program", _database("CREATE TABLE cookies (name)")),
-        ("one that is at version 1 too", _database("CREATE TABLE cookies (name)", "PRAGMA user_version = 1")),
+        (
+            "one that is at the same version",
+            _database("CREATE TABLE cookies (name)", f"PRAGMA user_version = {VERSION}"),
+        ),
         ("a store of version 99", _database("PRAGMA user_version = 99", start=whole)),
     ):
         with a_path() as path:
@@ -173,8 +216,10 @@ PROMISES: dict[str, Callable[[MakeStore], None]] = {
         any_text_comes_back_as_it_was,
         the_newest_stands_last_and_nothing_twice,
         instead_takes_the_place_of_the_name_alone,
+        what_stands_under_one_name_can_be_asked_for,
         each_shelf_is_bounded,
         many_at_once_lose_nothing,
+        busy_is_not_broken,
         what_is_no_store_is_refused_and_left_alone,
         where_no_file_can_be_it_says_so,
     )

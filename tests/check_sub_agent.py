@@ -9,10 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from agentloop import (
+    CODING,
+    Act,
     AgentLoop,
     Interrupt,
     Kind,
     Limits,
+    LoopContext,
     LoopError,
     Observation,
     Result,
@@ -21,6 +24,7 @@ from agentloop import (
     ToolCall,
     World,
     call_tool,
+    cut,
     drive,
 )
 from chapters.ch28_layered_memory import research
@@ -171,6 +175,27 @@ def other_calls_are_none_of_its_business(delegating: Delegating) -> None:
         expect(came == due, f"{call.name} without the guard brings {due}, and with it {came}")
 
 
+def no_agent_can_be_given_itself(delegating: Delegating) -> None:
+    """The agents are those that were there when the guard was made, so that no chain of them is endless."""
+
+    def asking(context: LoopContext) -> Act:
+        return Act((ToolCall("research", {"task": "do it"}),))
+
+    agents: dict[str, AgentLoop] = {}
+    agent = AgentLoop(asking, delegating(call_tool, agents=agents), limits=CODING)
+    agents["research"] = agent
+    try:
+        result = drive(agent.run(TASK), World(tools=Toolbox([research]), inline=True))
+    except LoopError as error:
+        raise BrokenPromise(
+            f"an agent was given itself, and it ended with: {cut(str(error), 200)}"
+        ) from error
+    used = result.control.tool_calls
+    expect(
+        used == result.control.rounds, f"an agent was given itself: {used} calls in {result.control.rounds}"
+    )
+
+
 def a_bug_in_it_is_a_bug(delegating: Delegating) -> None:
     """An exception in a hook of the sub-agent is no observation: it reaches the caller."""
     story = Story(delegating)
@@ -221,6 +246,7 @@ PROMISES: dict[str, Callable[[Delegating], None]] = {
         a_call_that_cannot_be_made_is_not_delegated,
         an_empty_task_is_not_worked_on,
         other_calls_are_none_of_its_business,
+        no_agent_can_be_given_itself,
         a_bug_in_it_is_a_bug,
         a_person_stops_both,
     )

@@ -25,6 +25,7 @@ from agentloop import (
 )
 from paradigms.function_calling import render
 from paradigms.prompt import Prompt, View
+from paradigms.views import ContextOverflow
 from tests import check_window
 from tests.check_machine import BrokenPromise
 from tests.check_toolbox import expect
@@ -176,6 +177,21 @@ def without_a_summary_it_goes_on_and_says_so(summary_of: SummaryOf) -> None:
                 expect("废话" not in first, f"{seen.story}: the useless reply is shown")
 
 
+def no_summary_is_paid_for_that_has_no_room(summary_of: SummaryOf) -> None:
+    """Where the window cannot hold a summary beside the rest, it says so before it asks for one."""
+    for words in range(0, 400, 5):
+        context = LoopContext(TASK)
+        context.turns += [plain(number) for number in range(1, 20)]
+        context.working_memory["notes"] = "word " * words
+        prompt, asked = Prompt(context, SYSTEM), list[CallModel]()
+        prompt.refresh(render)
+        try:
+            check_window.chosen(summary_of(400, LONGEST), prompt, useful, asked)
+        except ContextOverflow:
+            told = f"with {prompt.taken} tokens always sent, of a window of 400, it asked {len(asked)} times"
+            expect(not asked, f"{told}, and then said that there is no room")
+
+
 def a_failure_keeps_the_summary_before(summary_of: SummaryOf) -> None:
     """One failure costs the turns that were due, not the summary there was; and it is told."""
     for name, useless in USELESS.items():
@@ -225,6 +241,7 @@ PROMISES: dict[str, Callable[[SummaryOf], None]] = {
         the_request_names_the_task,
         the_request_for_it_fits_the_window,
         without_a_summary_it_goes_on_and_says_so,
+        no_summary_is_paid_for_that_has_no_room,
         a_failure_keeps_the_summary_before,
         a_long_summary_is_cut,
         what_ends_the_run_is_not_swallowed,

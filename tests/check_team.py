@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import AgentLoop
-from chapters.ch34_orchestrator_and_workers import ORCHESTRATOR, Worker
+from paradigms.orchestrator import ORCHESTRATOR, Worker
 from tests.check_machine import BrokenPromise
 from tests.check_toolbox import expect
 from tests.office_worlds import answers

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from agentloop import Journal, LimitReached, Limits, Program, Sleep, Together, World, bounded, drive
 from chapters.ch33_shared_state import REPLACE, Board, Snapshot
 from fake_llm import FakeClock
-from tests.check_board import expect
 from tests.check_machine import BrokenPromise
+from tests.check_toolbox import expect
 
 Update = Callable[..., Program[Any]]
 

@@ -41,6 +41,13 @@ CHECKED_FAULTS: tuple[Fault, ...] = (
         passes=("what_passes_is_done_and_what_does_not_is_not",),
     ),
     CheckedFault(
+        "a refused call cannot be told from a refused answer",
+        old="not_taken(decision, Observation(objection, False, Kind.REFUSED))",
+        new="report(Observation(objection, False, Kind.REFUSED), decision.thought)",
+        caught_by="what_is_refused_is_told_under_its_name",
+        passes=("the_objection_is_told_if_nothing_better_comes", "an_answer_is_checked_too"),
+    ),
+    CheckedFault(
         "reports are checked too",
         old="all(call.problem for call in decision.calls)",
         new="False",

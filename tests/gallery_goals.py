@@ -151,10 +151,17 @@ GOAL_FAULTS: tuple[Fault, ...] = (
     ),
     RefusalFault(
         "a refused call is taken for a refused answer",
-        old="problems = [call.problem for call in turn.calls if call.problem is not None]",
+        old="problems = [call.problem for call in turn.calls if call.problem is not None and not call.name]",
         new="problems = [seen for seen in turn.observations]",
         caught_by="it_counts_nothing_else",
         passes=("it_counts_over_the_run",),
+    ),
+    RefusalFault(
+        "a decision that a guard did not take is taken for a refused answer",
+        old=" and not call.name",
+        new="",
+        caught_by="it_counts_nothing_else",
+        passes=("it_allows_exactly_so_many", "it_counts_over_the_run"),
     ),
     RefusalFault(
         "the rule counts for all runs together",

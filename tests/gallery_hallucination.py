@@ -16,7 +16,7 @@ HALLUCINATION_FAULTS: tuple[Fault, ...] = (
     GroundedFault(
         "numbers are compared as texts",
         "unshown",
-        old="numbers(fact) <= values if by_value else any(map(_whole(fact).search, shown))",
+        old="numbers(fact) <= values if by_value else fact and any(map(_whole(fact).search, shown))",
         new="any(fact in text for text in shown)",
         caught_by="the_cases_come_out_right",
         passes=("what_nothing_showed_is_refused_by_name",),
@@ -26,6 +26,21 @@ HALLUCINATION_FAULTS: tuple[Fault, ...] = (
         "_whole",
         old='after = "(?![0-9a-z])"',
         new='after = ""',
+        caught_by="the_cases_come_out_right",
+    ),
+    GroundedFault(
+        "what says nothing is shown by anything",
+        "unshown",
+        old="fact and any",
+        new="any",
+        caught_by="the_cases_come_out_right",
+        passes=("what_nothing_showed_is_refused_by_name",),
+    ),
+    GroundedFault(
+        "10² is taken for 102",
+        "_is_raised",
+        old='unicodedata.category(character) == "No"',
+        new="False",
         caught_by="the_cases_come_out_right",
     ),
     GroundedFault(
@@ -186,6 +201,14 @@ HALLUCINATION_FAULTS: tuple[Fault, ...] = (
         caught_by="the_odd_one_out_is_outvoted",
     ),
     ConsistentFault(
+        "the first failure is passed on, and the doubt about another is lost",
+        "_in_agreement",
+        old="return next((each for each in seen if each.kind in IN_DOUBT), seen[0])",
+        new="return seen[0]",
+        caught_by="a_doubt_about_one_is_not_lost",
+        passes=("a_failure_has_no_vote",),
+    ),
+    ConsistentFault(
         "nobody is told who says otherwise",
         "_in_agreement",
         old=" if unsaid else best",
@@ -285,6 +308,22 @@ HALLUCINATION_FAULTS: tuple[Fault, ...] = (
         old="while len(drawn) < samples:",
         new="while len(drawn) <= samples:",
         caught_by="it_asks_so_often_and_no_more",
+    ),
+    ConfidentFault(
+        "one broken call of a batch lets all the others pass",
+        "_is_report",
+        old="all(",
+        new="any(",
+        caught_by="a_broken_call_hides_no_other",
+        passes=("a_failure_is_no_decision",),
+    ),
+    ConfidentFault(
+        "a yes holds for every loop that comes to the same",
+        "_a_persons",
+        old='AskHuman("\\n".join(shown))',
+        new='AskHuman("\\n".join(shown), "the decision of this round")',
+        caught_by="a_yes_is_for_one_decision",
+        passes=("it_asks_so_often_and_no_more",),
     ),
     ConfidentFault(
         "a failure is asked about",

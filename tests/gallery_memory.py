@@ -24,6 +24,29 @@ STORE_FAULTS: tuple[Fault, ...] = (
         passes=("a_later_run_finds_it", "each_shelf_is_bounded"),
     ),
     StoreFault(
+        "the name of a shelf is left to SQLite, which takes no lone surrogate",
+        "Store.put",
+        old="on, named, said = map(as_bytes, (shelf, name, text))",
+        new="on, named, said = shelf, as_bytes(name), as_bytes(text)",
+        caught_by="any_text_comes_back_as_it_was",
+    ),
+    StoreFault(
+        "who asks for one name is given the whole shelf",
+        "Store.kept",
+        old="[] if name is None else [as_bytes(name)]",
+        new="[]",
+        caught_by="what_stands_under_one_name_can_be_asked_for",
+        passes=("a_later_run_finds_it", "each_shelf_is_bounded"),
+    ),
+    StoreFault(
+        "a file that is busy is called broken",
+        "Store._opened",
+        old="== sqlite3.SQLITE_BUSY",
+        new="== -1",
+        caught_by="busy_is_not_broken",
+        passes=("many_at_once_lose_nothing", "where_no_file_can_be_it_says_so"),
+    ),
+    StoreFault(
         "what was kept is never committed",
         "Store._opened",
         old='database.execute("COMMIT")',
@@ -41,8 +64,8 @@ STORE_FAULTS: tuple[Fault, ...] = (
     StoreFault(
         "a note in place of another clears the whole shelf",
         "Store.put",
-        old='"DELETE FROM kept WHERE shelf = ? AND name = ?", (shelf, as_bytes(name))',
-        new='"DELETE FROM kept WHERE shelf = ?", (shelf,)',
+        old='"DELETE FROM kept WHERE shelf = ? AND name = ?", (on, named)',
+        new='"DELETE FROM kept WHERE shelf = ?", (on,)',
         caught_by="instead_takes_the_place_of_the_name_alone",
         passes=("the_newest_stands_last_and_nothing_twice",),
     ),
@@ -64,7 +87,7 @@ STORE_FAULTS: tuple[Fault, ...] = (
     StoreFault(
         "nobody waits for a thread that is writing",
         "Store._opened",
-        old="self._path, WAIT,",
+        old="self._path, self._wait,",
         new="self._path, 0.0,",
         caught_by="many_at_once_lose_nothing",
         passes=("a_later_run_finds_it",),
@@ -73,7 +96,7 @@ STORE_FAULTS: tuple[Fault, ...] = (
         "a table is made wherever there is none",
         "Store._opened",
         old="_recognise(database, self._path)",
-        new="""columns = "shelf TEXT, name BLOB, text BLOB, UNIQUE (shelf, name, text)"
+        new="""columns = "shelf BLOB, name BLOB, text BLOB, UNIQUE (shelf, name, text)"
             database.execute(f"CREATE TABLE IF NOT EXISTS kept ({columns})")""",
         caught_by="what_is_no_store_is_refused_and_left_alone",
         passes=("any_text_comes_back_as_it_was", "where_no_file_can_be_it_says_so"),
@@ -270,6 +293,14 @@ SHELF_FAULTS: tuple[Fault, ...] = (
         caught_by="a_store_that_fails_fails_no_run",
     ),
     ShelfFault(
+        "a result is lost where keeping it is refused",
+        "shelved",
+        old="(EffectFailed, LimitReached, Interrupted)",
+        new="EffectFailed",
+        caught_by="what_is_in_hand_outlives_the_run",
+        passes=("a_store_that_fails_fails_no_run",),
+    ),
+    ShelfFault(
         "the guard stores by itself, not by an effect",
         "shelved",
         old='handle = (yield Do("keep a result", lambda: results.keep(text), repeatable=True)).value',
@@ -367,6 +398,13 @@ SUB_AGENT_FAULTS: tuple[Fault, ...] = (
         "        if result.answer is None:\n",
         caught_by="an_empty_task_is_not_worked_on",
         passes=("its_failure_is_an_observation", "its_answer_is_what_the_parent_observes"),
+    ),
+    SubAgentFault(
+        "whoever is named later is an agent too, and so an agent can be given itself",
+        old="    agents = dict(agents)\n",
+        new="",
+        caught_by="no_agent_can_be_given_itself",
+        passes=("its_answer_is_what_the_parent_observes",),
     ),
     SubAgentFault(
         "the results of all tools are cut, not those of sub-agents alone",

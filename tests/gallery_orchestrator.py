@@ -6,10 +6,10 @@ from functools import partial
 
 from tests.gallery import Fault
 
-Chapter34 = partial(Fault, module="chapters.ch34_orchestrator_and_workers")
-TeamFault = partial(Chapter34, check="team", of="Team")
-HandedOutFault = partial(Chapter34, check="handed_out", of="handed_out")
-OrchestratorFault = partial(Chapter34, check="orchestrator", of="Orchestrator")
+Orchestration = partial(Fault, module="paradigms.orchestrator")
+TeamFault = partial(Orchestration, check="team", of="Team")
+HandedOutFault = partial(Orchestration, check="handed_out", of="handed_out")
+OrchestratorFault = partial(Orchestration, check="orchestrator", of="Orchestrator")
 Chapter35 = partial(Fault, module="chapters.ch35_hierarchical_loops")
 InTurnFault = partial(Chapter35, check="in_turn", of="drive_in_turn")
 ControllingFault = partial(Chapter35, check="controlling", of="controlling")
@@ -136,8 +136,8 @@ ORCHESTRATOR_FAULTS: tuple[Fault, ...] = (
     OrchestratorFault(
         "M06: a fence round the ledger is too much for it",
         "object_in",
-        old='start = spoken.find("{")',
-        new='start = spoken.find("{") if spoken.lstrip().startswith("{") else -1',
+        old='start = said.find("{")',
+        new='start = said.find("{") if said.lstrip().startswith("{") else -1',
         caught_by="a_task_is_split_done_and_answered",
         passes=("a_stall_is_seen_planned_anew_and_then_reported",),
     ),
@@ -159,9 +159,11 @@ ORCHESTRATOR_FAULTS: tuple[Fault, ...] = (
     ),
     OrchestratorFault(
         "M03: an unknown worker is a mistake without words",
-        "Orchestrator._judged",
-        old="problem = str(unreadable)",
+        "asked_until",
+        old="problem = str(error)",
         new='problem = "Try again."',
+        module="paradigms.planning",
+        of="paradigms.orchestrator:Orchestrator",
         caught_by="an_unknown_name_is_answered_with_the_known_ones",
         passes=("a_ledger_that_is_never_readable_is_a_stall",),
     ),
@@ -213,7 +215,7 @@ ORCHESTRATOR_FAULTS: tuple[Fault, ...] = (
     ),
     OrchestratorFault(
         "an answer from nothing is taken",
-        "Orchestrator._grounded",
+        "Orchestrator._judged",
         old="ledger.done and not",
         new="False and not",
         caught_by="nothing_is_answered_before_anything_was_brought",

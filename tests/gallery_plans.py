@@ -33,7 +33,7 @@ PLAN_FAULTS: tuple[Fault, ...] = (
     PlanFault(
         "JSON is not read",
         "read_plan",
-        old="_read_data(spoken) or ",
+        old="_read_data(said) or ",
         new="",
         caught_by="the_cases_come_out_right",
         passes=("what_was_written_is_what_is_read",),
@@ -57,7 +57,7 @@ PLAN_FAULTS: tuple[Fault, ...] = (
     PlanFault(
         "what a model thought is taken for what it said",
         "read_plan",
-        old='text.rpartition("</think>")[2].partition("<think>")[0]',
+        old="spoken(text)",
         new="text",
         caught_by="any_layout_is_read",
     ),

@@ -129,10 +129,17 @@ PROTOCOL_FAULTS: tuple[Fault, ...] = (
     ToolboxFault(
         "C09: whatever looks like a lost connection is said to do no harm again",
         "Toolbox.failure",
-        old="isinstance(error, ConnectionRefusedError) or self.is_idempotent(call.name)",
+        old="isinstance(error, ConnectionRefusedError)",
         new="True",
         caught_by="a_fault_that_may_pass_says_whether_to_try_again",
         passes=("a_bug_of_the_tool_is_not_blamed_on_the_model",),
+    ),
+    ToolboxFault(
+        "that a tool may be repeated is taken to mean that it did nothing",
+        "Toolbox.failure",
+        old="isinstance(error, ConnectionRefusedError)",
+        new="isinstance(error, ConnectionRefusedError) or self.is_idempotent(call.name)",
+        caught_by="a_fault_that_may_pass_says_whether_to_try_again",
     ),
     ToolboxFault(
         "what the server said of when to come back is lost",

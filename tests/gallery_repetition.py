@@ -39,6 +39,14 @@ REPETITION_FAULTS: tuple[Fault, ...] = (
         passes=("the_kth_repeat_stops_and_none_before",),
     ),
     RepetitionFault(
+        "a threshold is taken that no window can hold",
+        "_require_window",
+        old="window, times)",
+        new="window, 1)",
+        caught_by="a_threshold_it_takes_is_one_it_reaches",
+        passes=("the_kth_repeat_stops_and_none_before",),
+    ),
+    RepetitionFault(
         "one repeat too many",
         "_Repetition.__call__",
         old=">= self._times",

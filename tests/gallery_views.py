@@ -150,6 +150,14 @@ SUMMARY_FAULTS: tuple[Fault, ...] = (
         passes=("it_asks_seldom",),
     ),
     SummaryFault(
+        "a summary is paid for before it is known that there is no room for it",
+        "summarise",
+        old="if room < 2 * left_out(len(prompt.turns), len(prompt.turns)).tokens:",
+        new="if False:",
+        caught_by="no_summary_is_paid_for_that_has_no_room",
+        passes=("it_asks_seldom", "without_a_summary_it_goes_on_and_says_so"),
+    ),
+    SummaryFault(
         "the summary takes no room",
         "summarise",
         old="summary.turns, told.tokens)",

@@ -63,6 +63,7 @@ MOVES: dict[str, Act | Finish] = {
     "look twice": Act((_call("look"), _call("look"))),
     "fail and look": Act((_call("fail"), _call("look"))),
     "invent a tool": Act((_call("lok"),)),
+    "be held back": Act((_call("look")._replace(problem=Observation("not sure", False, Kind.REFUSED)),)),
     "mumble": report(Observation("no action", False, Kind.MALFORMED)),
 }
 moves = st.lists(st.sampled_from(list(MOVES)), max_size=8)

@@ -22,8 +22,8 @@ from agentloop import (
     World,
     drive,
 )
-from chapters.ch34_orchestrator_and_workers import DIRECTING, Assignment, Team, Worker
 from fake_llm import FakeClock, FakeModel
+from paradigms.orchestrator import DIRECTING, Assignment, Team, Worker
 from paradigms.planning import PLANNING
 from paradigms.react import react
 from tests.plan_worlds import PLANS, THOUGHTS, TOOLS

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import (
+    Act,
     AgentLoop,
     Away,
     Control,
@@ -24,13 +25,16 @@ from agentloop import (
     Limits,
     LoopContext,
     LoopError,
+    Observation,
     Program,
     Result,
     StopReason,
     Toolbox,
+    ToolCall,
     World,
     bounded,
     drive,
+    report,
     worst_case_steps,
 )
 from chapters.ch01_one_shot_vs_loop import TASK as FEED_THE_CAT
@@ -51,6 +55,7 @@ from chapters.ch15_goal_detection import (
     has_form,
     is_yes,
     judged,
+    not_taken,
     opening_hours,
     outside,
     read_form,
@@ -310,21 +315,32 @@ def test_where_nobody_is_there_nobody_has_said_yes() -> None:
     assert "Nobody is there" in result.turns[0].observations[0].text
 
 
-def test_a_person_is_shown_task_and_answer_and_asked_once_about_the_same_answer() -> None:
-    questions: list[str] = []
+def mended_by_work(questions: list[str]) -> Callable[[str], str]:
+    """A person who wants work to be done between the first question and the next."""
 
     def human(question: str) -> str:
         questions.append(question)
-        return "no"
+        return "yes" if len(questions) > 1 else "look first"
 
+    return human
+
+
+def test_a_person_is_shown_task_and_answer_and_asked_anew_when_the_same_answer_comes_after_work() -> None:
+    questions: list[str] = []
     result = played(
         ("answer", "look", "answer"),
         accept=by_a_person,
-        stops=(refused_too_often(1),),
-        world=World(human=human, tools=TOOLS, inline=True),
+        world=World(human=mended_by_work(questions), tools=TOOLS, inline=True),
     )
-    assert result.stop is StopReason.STAGNATED
-    assert len(questions) == 1 and "今天去北京哪里玩" in questions[0] and "长城" in questions[0]
+    assert (result.answer, result.control.rounds) == ("长城", 3)
+    assert len(questions) == 2 and "今天去北京哪里玩" in questions[0] and "长城" in questions[0]
+
+
+def test_a_person_who_ends_a_run_is_asked_after_each_round() -> None:
+    questions: list[str] = []
+    world = World(human=mended_by_work(questions), tools=TOOLS, inline=True)
+    result = played(("look",), stops=(ends_when(by_a_person),), world=world)
+    assert (result.stop, result.control.rounds) == (StopReason.EXTERNALLY_DONE, 2)
 
 
 def test_a_person_who_is_away_answers_later_from_the_journal() -> None:
@@ -373,6 +389,13 @@ def test_tools_are_given_by_name() -> None:
 def test_a_most_that_is_no_count_is_refused(most: Any) -> None:
     with pytest.raises(ValueError, match="most must be a whole number of at least 0"):
         refused_too_often(most)
+
+
+@pytest.mark.parametrize("make", [has_form, outside, judged, ends_when])
+def test_what_cannot_be_called_is_refused_at_once(make: Any) -> None:
+    for wrong in (None, 5, "words"):
+        with pytest.raises(TypeError, match="must be a function"):
+            make(wrong)
 
 
 def test_checks_are_functions_and_there_is_at_least_one() -> None:
@@ -476,6 +499,14 @@ def test_whatever_the_model_does_no_answer_escapes_its_checks(
     assert len(refused) <= most + 1 and (result.stop is StopReason.STAGNATED) <= (len(refused) == most + 1)
     assert len(journal.outcomes) <= worst_case_steps(limits)
     assert drive(loop.run(TASK), World(inline=True), Journal(journal.outcomes)) == result
+
+
+def test_a_decision_that_is_not_taken_keeps_its_calls_and_an_answer_is_reported() -> None:
+    no, unread = Observation("no", False, Kind.REFUSED), Observation("?", False, Kind.BAD_ARGUMENTS)
+    calls = ToolCall("look", {"city": "北京"}), ToolCall("ask", {}, problem=unread)
+    due = Act((calls[0]._replace(problem=no), calls[1]), "a thought")
+    assert not_taken(Act(calls, "a thought"), no) == due
+    assert not_taken(Finish("长城", "a thought"), no) == report(no, "a thought")
 
 
 def test_a_rule_is_asked_with_the_control_and_needs_none_of_it() -> None:

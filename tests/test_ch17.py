@@ -6,6 +6,7 @@ import asyncio
 import random
 from bisect import bisect_left
 from collections.abc import Callable
+from difflib import SequenceMatcher
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ from agentloop import (
     settle,
     worst_case_steps,
 )
+from chapters import ch17_repetition_and_convergence as ch17
 from chapters.ch07_drivers import drive_async, drive_on_bus
 from chapters.ch17_repetition_and_convergence import (
     BEHAVIOURS,
@@ -291,8 +293,33 @@ def test_other_numbers_that_make_no_sense() -> None:
     for gain in (-0.1, float("nan"), float("inf"), None, True):
         with pytest.raises(ValueError, match="least_gain must be a finite number of at least 0"):
             stagnated(different_results, least_gain=gain)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="window must be"):
-        repeated_action(window=0)
+    for make_rule in (repeated_action, repeated_call):
+        for times, window in ((3, 0), (3, 2), (11, 10), (3, True)):
+            due = f"window, in which something is to come {times} times, must be .* at least {times}"
+            with pytest.raises(ValueError, match=due):
+                make_rule(times=times, window=window)
+
+
+def test_what_cannot_be_called_is_refused_at_once() -> None:
+    makes: tuple[Callable[[Any], Any], ...] = (converged, stagnated, warn_first)
+    for make in makes:
+        for wrong in (None, 5, "words"):
+            with pytest.raises(TypeError, match="must be a function"):
+                make(wrong)
+
+
+def test_a_round_of_the_longest_replies_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    class Noted(SequenceMatcher[str]):
+        def __init__(self, isjunk: Any, a: str, b: str, autojunk: bool) -> None:
+            compared.extend((len(a), len(b)))
+            super().__init__(isjunk, a, b, autojunk)
+
+    monkeypatch.setattr(ch17, "SequenceMatcher", Noted)
+    assert not text_ratio()("ab" * 50_000, "a" * 50_000 + "b" * 50_000)
+    # In the worst case, which this is, the time grows with the cube of the length.
+    assert compared and max(compared) ** 3 < 5e7
 
 
 @given(check_repetition.some_arguments)

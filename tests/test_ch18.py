@@ -31,6 +31,7 @@ from agentloop import (
     StopReason,
     Toolbox,
     ToolCall,
+    Unavailable,
     World,
     call_tool,
     drive,
@@ -48,6 +49,8 @@ from chapters.ch18_human_in_the_loop import (
     exactly,
     person,
 )
+from chapters.ch20_fallback_and_errors_as_observations import fallback
+from chapters.ch21_circuit_breaker import BreakerState, CircuitBreakers, Settings, breaker
 from fake_llm import FakeClock, FakeModel, ScriptedModel, calls
 from paradigms.evaluators import Judgement
 from paradigms.function_calling import function_calling
@@ -209,6 +212,56 @@ def test_A124_nobody_decides_and_the_run_ends_with_what_failed() -> None:
     assert str(cause).startswith("pay(amount=9): UNAVAILABLE: pay failed with Unavailable")
 
 
+# --- Beside other guards ----------------------------------------------------------------------
+
+
+class Bank:
+    """Two tools that pay: the first has its troubles; each takes the same payment once."""
+
+    def __init__(self, *troubles: Exception) -> None:
+        self.troubles, self.paid = list(troubles), set[str]()
+
+    def pay(self, amount: float, call_id: str) -> str:
+        trouble = self.troubles.pop(0)
+        if isinstance(trouble, TimeoutError):
+            self.paid.add("pay")
+        raise trouble
+
+    def pay_by_card(self, amount: float, call_id: str) -> str:
+        self.paid.add("pay_by_card")
+        return "paid"
+
+
+LOST, CLOSED = TimeoutError("no answer"), Unavailable("closed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "troubles", "paid"),
+    [
+        ("retry", (LOST, CLOSED), {"pay"}),
+        ("retry", (CLOSED, LOST), {"pay"}),
+        ("retry", (CLOSED, CLOSED), {"pay_by_card"}),
+        ("skip", (CLOSED,), set()),
+        ("skip", (LOST,), {"pay"}),
+    ],
+)
+def test_C09_nothing_is_paid_elsewhere_after_a_doubt_or_a_persons_no(
+    answer: str, troubles: tuple[Exception, ...], paid: set[str]
+) -> None:
+    bank = Bank(*troubles)
+    act = fallback(critical(call_tool, ["pay"]), {"pay": "pay_by_card"})
+    world = World(None, Toolbox([bank.pay, bank.pay_by_card]), lambda question: answer, inline=True)
+    drive(AgentLoop(reason([PAY]), act).run("pay"), world)
+    assert bank.paid == paid
+
+
+def test_a_breaker_inside_counts_what_a_person_skips() -> None:
+    bank, breakers = Bank(CLOSED), CircuitBreakers(Settings(threshold=1))
+    world = World(None, Toolbox([bank.pay]), lambda question: "skip", inline=True)
+    drive(AgentLoop(reason([PAY]), critical(breaker(call_tool, breakers), ["pay"])).run("pay"), world)
+    assert breakers.states() == {"pay": BreakerState.OPEN}
+
+
 # --- Both guards, and every driver ------------------------------------------------------------
 
 
@@ -319,6 +372,8 @@ def test_types_of_ones_own_are_written_when_they_are_named(tmp_path: Path) -> No
     outcome = Outcome((Forecast("北京", Weather.SUNNY), Judgement(0.5, "ok")), 1.0)
     with DiskJournal(tmp_path / "journal") as journal, pytest.raises(Unwritable, match="Forecast"):
         journal.record((1,), "Do look", outcome)
+    with pytest.raises(Unwritable, match=r"^the outcome is of type Judgement, .*types=\(Judgement,\)\)$"):
+        encode(Judgement(0.5, "ok"))
     types = (Forecast, Weather, Judgement)
     with DiskJournal(tmp_path / "journal", types) as journal:
         journal.record((1,), "Do look", outcome)

@@ -217,6 +217,13 @@ def test_a_recovery_time_is_finite(wrong: Any) -> None:
         Settings(recovery=wrong)
 
 
+def test_what_is_no_act_and_what_are_no_breakers_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="act must be a function"):
+        breaker(5, CircuitBreakers())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="breakers.admit must be a function"):
+        breaker(call_tool, None)  # type: ignore[arg-type]
+
+
 def test_the_articles_numbers() -> None:
     assert (Settings().threshold, Settings().recovery, Limits().call_seconds) == (5, 60.0, 30.0)
 

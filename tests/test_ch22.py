@@ -30,6 +30,7 @@ from agentloop import (
     StopReason,
     Toolbox,
     ToolCall,
+    Unavailable,
     World,
     call_tool,
     drive,
@@ -40,6 +41,7 @@ from chapters.ch07_drivers import drive_async, drive_on_bus
 from chapters.ch15_goal_detection import all_of, refused_too_often, verified
 from chapters.ch18_human_in_the_loop import approval
 from chapters.ch19_retry_with_backoff import patient, retry
+from chapters.ch20_fallback_and_errors_as_observations import fallback
 from chapters.ch22_hallucination import (
     GUESSES,
     LIST_FACTS,
@@ -184,6 +186,22 @@ def test_A123_without_a_limit_of_its_own_the_whole_budget_burns() -> None:
     assert without.control.tokens > 4 * bounded.control.tokens
 
 
+def test_A113_what_a_fallback_adds_to_a_result_is_no_evidence() -> None:
+    def search(query: str) -> str:
+        raise Unavailable(f"nothing can be found for {query}")
+
+    def search_elsewhere(query: str) -> str:
+        return "nothing found"
+
+    made_up = "颐和园门票 77 元"
+    model = ScriptedModel([f'Action: search(query="{made_up}")', f"Action: Finish[{made_up}]"] * 2)
+    tools = Toolbox([search, search_elsewhere])
+    act = fallback(call_tool, {"search": "search_elsewhere"})
+    loop = AgentLoop(react(tools), act, accept=grounded(numbers_in), limits=Limits(rounds=2))
+    result = drive(loop.run("门票多少钱？"), World(model, tools, inline=True))
+    assert result.turns[0].observations[0].ok and result.answer is None
+
+
 @pytest.mark.parametrize(
     ("others", "answer"),
     [
@@ -235,6 +253,7 @@ def test_A115_a_guess_is_believed_and_then_looked_up() -> None:
         (None, ()),
         ("A4 3-5 ３％", ("3", "5", "3")),
         ("1" * 5000, ("1" * 5000,)),
+        ("10² m²，.5 倍，1.50 元，v1.5，½，等等...7", ("10", ".5", "1.50", "7")),
     ],
 )
 def test_numbers_of_an_answer(answer: Any, found: tuple[str, ...]) -> None:

@@ -29,6 +29,7 @@ from agentloop import (
 )
 from chapters import ch23_error_accumulation as ch23
 from chapters.ch07_drivers import drive_async, drive_on_bus
+from chapters.ch15_goal_detection import refused_too_often
 from chapters.ch23_error_accumulation import (
     HIGH,
     LOW,
@@ -209,6 +210,22 @@ def test_an_objection_that_is_no_text_is_a_bug_and_says_so() -> None:
     loop = AgentLoop(checked(clerk, lambda context, decision: False))
     with pytest.raises(LoopError, match="a check returns an objection in words, or None, not False"):
         drive(loop.run("add"), World(slipping_model(1, 0.0), Toolbox([note]), inline=True))
+
+
+def test_what_cannot_be_called_is_refused_at_once() -> None:
+    pairs: tuple[tuple[Any, Any], ...] = ((None, second_look), (clerk, None))
+    for wrong in pairs:
+        with pytest.raises(TypeError, match="must be a function"):
+            checked(*wrong)
+
+
+def test_calls_that_a_check_held_back_are_no_refused_answers() -> None:
+    def objecting(context: Any, decision: Any) -> str | None:
+        return "no" if len(context.turns) < 3 else None
+
+    loop = AgentLoop(checked(clerk, objecting), stops=(refused_too_often(0),), limits=ch23.LIMITS)
+    result = drive(loop.run("add"), World(slipping_model(1, 0.0), Toolbox([note]), inline=True))
+    assert result.answer == TOTALS[-1] and len(result.turns) > len(TOTALS)
 
 
 def test_checks_nest_and_the_inner_one_is_asked_first() -> None:

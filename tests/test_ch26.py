@@ -195,6 +195,8 @@ def test_a_bug_in_a_summary_of_ones_own_reaches_the_caller() -> None:
 def test_sizes_that_make_no_sense_are_refused(window: Any, longest: Any) -> None:
     with pytest.raises(ValueError, match="must be a whole number of at least 1"):
         summarise(window, longest)
+    with pytest.raises(TypeError, match="by must be a function"):
+        summarise(100, 10, by=None)  # type: ignore[arg-type]
 
 
 def test_what_a_summary_says_of_itself() -> None:

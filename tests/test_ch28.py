@@ -290,6 +290,45 @@ def test_numbers_that_make_no_sense_are_refused(make: Any, tmp_path: Path) -> No
             arguments[make](number)
 
 
+def test_what_cannot_work_is_refused_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "kept")
+    with pytest.raises(ValueError, match="wait must be a finite number of seconds above 0"):
+        Store(tmp_path / "kept", wait=0)
+    with pytest.raises(TypeError, match="name says in words"):
+        Notebook(store, 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="agents maps names of tools to AgentLoops, and 'research' to 5"):
+        delegating(call_tool, agents={"research": 5})  # type: ignore[dict-item]
+    makes: tuple[Callable[[Any], Any], ...] = (
+        lambda act: delegating(act, agents={}),
+        lambda act: shelved(act, results=Results(store)),
+        lambda reason: noting(reason, notebook=Notebook(store, "task")),
+    )
+    for make in makes:
+        with pytest.raises(TypeError, match="must be a function, not 5"):
+            make(5)
+
+
+def test_a_notebook_may_have_any_name(tmp_path: Path) -> None:
+    notebook = Notebook(Store(tmp_path / "kept"), "任务\ud800")
+    notebook.write_note("客户", "不爬山")
+    assert "不爬山" in notebook.shown()
+
+
+def test_reading_a_result_reads_no_other(tmp_path: Path) -> None:
+    read: list[int] = []
+
+    class Noted(Store):
+        def kept(self, shelf: str, name: str | None = None) -> list[tuple[str, str]]:
+            found = super().kept(shelf, name)
+            read.append(len(found))
+            return found
+
+    results = Results(Noted(tmp_path / "kept"))
+    handles = [results.keep(f"{number}" * 1000) for number in range(10)]
+    assert results.read_result(handles[3], 990) == "3" * 10
+    assert read == [1]
+
+
 # --- Drivers, replay, hostile worlds ----------------------------------------------------------
 
 

@@ -239,7 +239,7 @@ def test_A145_bandits_find_out_when_to_reflect_whatever_their_seed(monkeypatch: 
 
 def test_A145_a_search_so_small_may_find_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     by_hand = runs(for_all(Policy()), HELD_OUT)
-    assert gain(runs(for_all(evolved()[-1].policy), HELD_OUT), by_hand).low > 0.02
+    assert gain(runs(for_all(evolved()[-1].policy), HELD_OUT), by_hand).low > 0.0
     monkeypatch.setattr(chapter, "META_SEED", 3)
     unlucky = evolved()[-1].policy
     assert unlucky.trials == 1

@@ -77,10 +77,11 @@ class Bank:
         functions: dict[str, Callable[..., Any]] = {
             "pay": self.pay,
             "pay_by_card": self.pay_by_card,
+            "pay_once": self.pay_once,
             "look": self.look,
             "peek": self.peek,
         }
-        self.tools = Toolbox(functions, idempotent=["look", "peek"])
+        self.tools = Toolbox(functions, idempotent=["look", "peek", "pay_once"])
         self.breakers = CircuitBreakers(Settings(threshold=2, recovery=5.0), clock=self.clock.now)
 
     def pay(self, amount: float, call_id: str) -> Any:
@@ -90,6 +91,12 @@ class Bank:
     def pay_by_card(self, amount: float, call_id: str) -> Any:
         """Pay by card."""
         return self._pay("pay_by_card", amount, call_id)
+
+    def pay_once(self, amount: float, call_id: str) -> Any:
+        """Pay, unless this very call was paid here already: it may be repeated, and is not only reading."""
+        if (call_id, "pay_once", amount) in self.deals:
+            return self._do("pay_once", call_id, lambda: "paid")
+        return self._pay("pay_once", amount, call_id)
 
     def look(self, call_id: str) -> Any:
         """Look."""
@@ -144,8 +151,8 @@ class Bank:
             goal=lambda context, answer: None if context.turns else "look first",
             facts=lambda answer: ["26"] if "26" in str(answer) else [],
             dangerous=lambda call: "spends money" if call.name.startswith("pay") else None,
-            alternatives={"pay": "pay_by_card", "look": "peek"},
-            only_reads=self.tools.is_idempotent,
+            alternatives={"pay": "pay_by_card", "pay_once": "pay_by_card", "look": "peek"},
+            only_reads=lambda name: name in ("look", "peek"),
             times=2,
             patience=Patience(3, 0.5, 2.0, 20.0, lambda: 0.5, lambda: 0.0),
             window=2000,
@@ -211,7 +218,8 @@ def built(stack: Stack, bank: Bank, reason: Any, limits: Limits, steps: list[Ste
 
 
 PAY, LOOK = ToolCall("pay", {"amount": 9}), ToolCall("look", {})
-WISHES = (PAY, LOOK, ToolCall("pay", {"amount": "much"}), ToolCall("lok", {}), ToolCall("peek", {}))
+PAY_ONCE = ToolCall("pay_once", {"amount": 9})
+WISHES = (PAY, PAY_ONCE, LOOK, ToolCall("pay", {"amount": "much"}), ToolCall("lok", {}), ToolCall("peek", {}))
 
 
 def wishing(rounds: Sequence[Sequence[ToolCall]]) -> Callable[[LoopContext], Act | Finish]:
@@ -225,7 +233,8 @@ def wishing(rounds: Sequence[Sequence[ToolCall]]) -> Callable[[LoopContext], Act
 
 
 # What matters most is drawn most often: a payment, that is down at first, and a person who says yes.
-wishes = st.lists(st.lists(st.just(PAY) | st.sampled_from(WISHES), min_size=1, max_size=3), max_size=4)
+wish = st.sampled_from([PAY, PAY_ONCE]) | st.sampled_from(WISHES)
+wishes = st.lists(st.lists(wish, min_size=1, max_size=3), max_size=4)
 deeds = st.lists(st.sampled_from(["down", "works"]) | st.sampled_from(DEEDS), min_size=1, max_size=8)
 #: In the middle of a call, it is the driver's to say when an interrupt takes effect.
 undisturbed = st.lists(st.sampled_from([deed for deed in DEEDS if deed != "interrupted"]), min_size=1)

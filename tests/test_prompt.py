@@ -103,9 +103,9 @@ def test_a_block_is_as_large_as_its_messages(texts: list[str]) -> None:
     assert block(*messages).tokens == sum(map(estimate_tokens, texts))
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_window_of_no_turns_is_refused(count: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, None])
+def test_a_window_of_no_turns_is_refused(count: Any) -> None:
+    with pytest.raises(ValueError, match="count must be a whole number of at least 1"):
         last_turns(count)
 
 
