@@ -172,6 +172,7 @@ class PostOffice:
         self.dead: list[Letter] = []
         self.ended: Letter | BrokenOff | Exception | None = None
         self._messages, self._carry = messages, carry
+        self._sent: Counter[tuple[str, str]] = Counter()
         self._under_way: list[tuple[int, Letter]] = []  # the visit at which it arrives
         self._visits = 0
         self._waiting: set[str] = set()
@@ -184,8 +185,8 @@ class PostOffice:
             self.ended = BrokenOff.MESSAGES
             return
         to, text, done = draft
-        number = 1 + sum((each.sender, each.to) == (sender, to) for each in self.letters)
-        letter = Letter(sender, to, number, text, done)
+        self._sent[sender, to] += 1
+        letter = Letter(sender, to, self._sent[sender, to], text, done)
         self.letters.append(letter)
         if done:
             self.ended = letter

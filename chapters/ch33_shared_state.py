@@ -191,6 +191,10 @@ class Board:
         """The whole board as it is now."""
         return copy.deepcopy(self._now)
 
+    def entry(self, key: str) -> Entry:
+        """What one key holds now. Raises ``KeyError`` for one that the board does not have."""
+        return copy.deepcopy(self._now.entries[key])
+
     def write(self, writer: str, changes: Mapping[str, Any], seen: int) -> int | Conflict:
         """Write all of ``changes``, or nothing of them. Return the new version, or the ``Conflict``.
 

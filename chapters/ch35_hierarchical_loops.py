@@ -87,11 +87,11 @@ from agentloop import (
     settle,
     too_late,
 )
-from chapters.ch33_shared_state import REPLACE, Board, Conflict, Entry, Snapshot, read, write
-from chapters.ch34_orchestrator_and_workers import object_in
+from chapters.ch33_shared_state import REPLACE, Board, Conflict, Snapshot, read, write
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeClock, FakeModel, readable
 from paradigms.arguments import is_number
+from paradigms.orchestrator import object_in
 from paradigms.prompt import block, think
 from paradigms.text_protocol import render
 
@@ -221,7 +221,7 @@ def controlling(
         raise ValueError(f"a period holds at least one tick of {TICK:g} s, not {period!r} s")
 
     def reason(context: LoopContext) -> Program[Act | Finish]:
-        look = Do("read thermometer and command", lambda: (sense(), commanded(board)), repeatable=True)
+        look = Do("read thermometer and command", lambda: (sense(), board.entry("command")), repeatable=True)
         (inside, entry), now = yield look
         command = entry.value
         led = command is not None and 0 <= now - command.at < good_for
@@ -235,11 +235,6 @@ def controlling(
         return Act((ToolCall("heat", {"power": thermostat(inside, goal), "seconds": HOLD}),))
 
     return reason
-
-
-def commanded(board: Board) -> Entry:
-    """The last command on the board, if there is one, and the version in which it was written."""
-    return board.read().entries["command"]
 
 
 def thermostat(inside: float, goal: Command) -> float:

@@ -36,12 +36,17 @@ class UnreadablePlan(Exception):
     """A text holds no plan that could be followed; the message says why."""
 
 
+def spoken(text: str) -> str:
+    """What a reasoning model said, without what it thought before it spoke."""
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
 def read_plan(text: str, longest: int = 12) -> Plan:
     """Read a plan of at most ``longest`` steps in any layout. Raises ``UnreadablePlan``."""
-    spoken = text.rpartition("</think>")[2].partition("<think>")[0]
-    if "\n" not in spoken:
-        spoken = spoken.replace("\\n", "\n")  # some models write the escape instead of the line break
-    written = _read_data(spoken) or _read_list(spoken)
+    said = spoken(text)
+    if "\n" not in said:
+        said = said.replace("\\n", "\n")  # some models write the escape instead of the line break
+    written = _read_data(said) or _read_list(said)
     if not written:
         raise UnreadablePlan("There are no steps in it.")
     if len(written) > longest:

@@ -1,7 +1,8 @@
 """Planning: ask for a plan until it can be read, reach for one goal at a time, see whether it was reached.
 
 The outer loop (``outer_loop.py``) puts the steps of a plan on its goal stack, Plan-and-Solve
-(``plan_and_solve.py``) carries them out in order; what both need stands here once.
+(``plan_and_solve.py``) carries them out in order, an orchestrator (``orchestrator.py``) has a team work on
+them; what they need stands here once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import TypeVar
 
 from agentloop import (
     AgentLoop,
@@ -28,6 +30,8 @@ from paradigms.arguments import require
 from paradigms.evaluators import Evaluate, judgement_of
 from paradigms.plan import Plan, UnreadablePlan, read_plan
 from paradigms.prompt import block
+
+T = TypeVar("T")
 
 
 class GaveUp(Enum):
@@ -50,6 +54,7 @@ You make plans; others carry them out, one step at a time, with these tools:
 Write the plan for the task as a numbered list of at most {longest} steps, each on a line of its own. Say
 in each step what is to be reached. A step needs the one before it; where it needs others, or none, say
 so at its end: (needs 1, 2) or (needs nothing). The last step reaches the whole task."""
+AGAIN = "This plan cannot be followed. {problem} Write the plan as it was asked for."
 
 
 def model_planner(tools: Toolbox | None = None, asks: int = 3, longest: int = 12) -> Planner:
@@ -64,24 +69,34 @@ def model_planner(tools: Toolbox | None = None, asks: int = 3, longest: int = 12
     def plan(task: str, known: Mapping[str, str]) -> Program[Plan]:
         situation = [f"{name}: {text}" for name, text in known.items()]
         messages = (Message("system", system), Message("user", "\n\n".join([f"Task: {task}", *situation])))
-        problem = ""
-        for _ in range(asks):
-            asked = block(*messages)
-            reply = (yield CallModel(asked.messages, tokens=asked.tokens)).value
-            if isinstance(reply, Observation):  # the model failed: it is asked the same again
-                problem = reply.text
-                continue
-            text = reply.text or ""
-            try:
-                return read_plan(text, longest)
-            except UnreadablePlan as unreadable:
-                problem = str(unreadable)
-            said = (Message("assistant", cut(text, 2000)),) if text.strip() else ()
-            told = f"This plan cannot be followed. {problem} Write the plan as it was asked for."
-            messages = (*messages[:2], *said, Message("user", told))
-        raise UnreadablePlan(f"after {asks} requests: {problem}")
+        return asked_until(lambda text: read_plan(text, longest), UnreadablePlan, messages, asks, AGAIN)
 
     return plan
+
+
+def asked_until(
+    read: Callable[[str], T], unreadable: type[Exception], opening: tuple[Message, ...], asks: int, again: str
+) -> Program[T]:
+    """Ask a model until its reply can be read, at most ``asks`` times, and return what was read.
+
+    ``read(text)`` raises ``unreadable``, which says why, and so does this in the end. After such a reply the
+    model is shown it, and is told ``again``, in which ``{problem}`` stands for the why.
+    """
+    messages, problem = opening, ""
+    for _ in range(asks):
+        asked = block(*messages)
+        reply = (yield CallModel(asked.messages, tokens=asked.tokens)).value
+        if isinstance(reply, Observation):  # the model failed: it is asked the same again
+            problem = reply.text
+            continue
+        text = reply.text or ""
+        try:
+            return read(text)
+        except unreadable as error:
+            problem = str(error)
+        said = (Message("assistant", cut(text, 2000)),) if text.strip() else ()
+        messages = (*opening, *said, Message("user", again.format(problem=problem)))
+    raise unreadable(f"after {asks} requests: {problem}")
 
 
 def made(planner: Planner, task: str, known: Mapping[str, str]) -> Program[Plan]:

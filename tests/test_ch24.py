@@ -53,7 +53,6 @@ from chapters.telling import Telling
 from fake_llm import FakeClock
 from fake_llm.storm import HANG, Storm, Trouble
 from tests.check_robust import PROMISES, check_robust, small, told
-from tests.gallery_robust import ROBUST_FAULTS
 
 GUARDS = {guard.name: guard for guard in guards()}
 
@@ -61,10 +60,6 @@ GUARDS = {guard.name: guard for guard in guards()}
 @pytest.mark.parametrize("name", PROMISES)
 def test_robust_loop_keeps(name: str) -> None:
     PROMISES[name](robust_loop)
-
-
-def test_every_promise_is_needed() -> None:
-    assert {fault.caught_by for fault in ROBUST_FAULTS} == set(PROMISES)
 
 
 def test_a_loop_with_its_limits_alone_breaks_them() -> None:

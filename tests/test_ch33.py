@@ -80,6 +80,17 @@ def test_update_keeps(name: str) -> None:
     check_update.PROMISES[name](update)
 
 
+def test_one_entry_is_what_a_snapshot_shows_of_it_and_a_copy() -> None:
+    board = Board({"notes": APPEND, "balance": REPLACE})
+    board.write("甲", {"notes": ["买票"]}, 0)
+    for key in ("notes", "balance"):
+        assert board.entry(key) == board.read().entries[key]
+    board.entry("notes").value.append("划掉")
+    assert board.entry("notes") == (["买票"], 1, "甲")
+    with pytest.raises(KeyError):
+        board.entry("weather")
+
+
 def test_the_plain_dict_of_the_demo_loses_updates() -> None:
     broken = []
     for name, promise in check_board.PROMISES.items():

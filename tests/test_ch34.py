@@ -32,9 +32,14 @@ from chapters.ch34_orchestrator_and_workers import (
     HOPEFUL,
     LEDGERS,
     TASK,
+    Office,
+    closed,
+    one_after_another,
+)
+from fake_llm import FakeClock, FakeModel
+from paradigms.orchestrator import (
     Assignment,
     Ledger,
-    Office,
     Orchestrator,
     Status,
     Team,
@@ -42,12 +47,9 @@ from chapters.ch34_orchestrator_and_workers import (
     Unfinished,
     UnreadableLedger,
     Worker,
-    closed,
     handed_out,
-    one_after_another,
     read_ledger,
 )
-from fake_llm import FakeClock, FakeModel
 from paradigms.planning import model_planner
 from tests import check_handed_out, check_orchestrator, check_team
 from tests.check_machine import BrokenPromise
