@@ -3,8 +3,8 @@
 A demo is given a ``Telling`` and prints through it alone. ``tell("text")`` prints lines;
 ``tell.watch("name", limits)`` makes a watcher for ``AgentLoop(watch=...)``, which shows each round in
 the three words of the loop: what the model says, what the loop does, what it sees (Thought, Action,
-Observation; 思考、行动、观察), or row by row at a reader's own pace (``--step``). The same steps go to the
-``listeners``, such as the one that writes them to a file (``--trace``).
+Observation; 思考、行动、观察), and the tokens spent by then; or it shows row by row, at a reader's own pace
+(``--step``). The same steps go to the ``listeners``, such as the one that writes them to a file (``--trace``).
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def trace(name: str, step: Step) -> Lines:
     elif turn is not None or after.stop is not None:
         number = f"round {before.rounds}: " if before.rounds else ""
         way = _WAY_HERE.get(event.kind, before.state.name)
-        lines.append((DIM, f"[{name}] {number}{way} -> {after.state.name}"))
+        size = f" ({after.tokens:,} tokens so far)" if after.tokens else ""
+        lines.append((DIM, f"[{name}] {number}{way} -> {after.state.name}{size}"))
     if turn is not None:
         lines += _turn(turn)
     if after.stop is not None:

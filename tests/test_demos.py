@@ -160,7 +160,7 @@ def test_stepped_by_somebody_it_shows_the_same_and_the_rows_in_place_of_the_roun
 
 
 def _of_a_round(line: str) -> bool:
-    return bool(re.match(r"\[.+\] (round \d+: )?[A-Z_]+ -> [A-Z_> -]+$", line))
+    return bool(re.match(r"\[.+\] (round \d+: )?[A-Z_]+ -> [A-Z_> -]+( \([\d,]+ tokens so far\))?$", line))
 
 
 def _about_enter(line: str) -> bool:
@@ -431,9 +431,9 @@ def test_a_trace_says_what_was_said_done_and_seen() -> None:
         (Observation("Sunny"), Observation("30 s", False, Kind.TIMEOUT), unreadable),
         ("change direction",),
     )
-    after = Control(AgentState.REASONING, rounds=3)
+    after = Control(AgentState.REASONING, rounds=3, tokens=1234)
     assert lines(Step(before, Event(EventKind.OBSERVED, calls=3), after, turn)) == [
-        "[name] round 2: REASONING -> ACTING -> WAITING_FOR_OBSERVATION -> REASONING",
+        "[name] round 2: REASONING -> ACTING -> WAITING_FOR_OBSERVATION -> REASONING (1,234 tokens so far)",
         "    says  Thought: two",
         "          Action: both",
         "    does  look(at='北京')",
