@@ -4,7 +4,7 @@ A demo is given a ``Telling`` and prints through it alone. ``tell("text")`` prin
 ``tell.watch("name", limits)`` makes a watcher for ``AgentLoop(watch=...)``, which shows each round in
 the three words of the loop: what the model says, what the loop does, what it sees (Thought, Action,
 Observation; 思考、行动、观察), and the tokens spent by then; or it shows row by row, at a reader's own pace
-(``--step``). The same steps go to the ``listeners``, such as the one that writes them to a file (``--trace``).
+(``--step``). The same steps go to the ``listeners``; one of them writes them to a file (``--trace``).
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ def test_a_fault_is_caught_by_the_promise_it_names(fault: Fault) -> None:
     assert str(caught.value).strip(), "a broken promise is told in words"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "name"),
     [(fault, name) for fault in FAULTS for name in fault.passes],
