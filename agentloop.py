@@ -1090,8 +1090,9 @@ class Result(NamedTuple):
 class LoopError(Exception):
     """A hook raised: ``__cause__`` is the original exception, ``result`` all there was until then."""
 
-    def __init__(self, result: Result, error: Exception) -> None:
-        super().__init__(f"a hook raised {_told(error)} (turns kept: {len(result.turns)})")
+    def __init__(self, result: Result, error: Exception, state: AgentState) -> None:
+        where = f"in {state.name}, turns kept: {len(result.turns)}"
+        super().__init__(f"a hook raised {_told(error)} ({where})")
         self.result = result
 
 
@@ -1169,8 +1170,9 @@ class AgentLoop:
             yield from within(account, self._rounds(account, context))
         except Exception as error:
             if not isinstance(error, LimitReached) or account.control.stop is None:
+                state = account.control.state
                 account.end(HOOK_FAILED)
-                raise LoopError(self._result(account, context), error) from error
+                raise LoopError(self._result(account, context), error, state) from error
         finally:
             context.private = {}  # what hooks keep may hold the context: a circle, and slow to collect
         return self._result(account, context)
@@ -1779,6 +1781,8 @@ def drive(
     """
     if not isinstance(program, GeneratorType) or not isinstance(world, World):
         raise TypeError(f"drive(loop.run(task), World(...)), not drive({program!r}, {world!r})")
+    if not isinstance(journal, Journal | None):
+        raise TypeError(f"a journal is a Journal(), or one of its kind, not {journal!r}")
     performer = (_Inline if world.inline else _Crew)(world, interrupt or Interrupt())
     with _ctrl_c(performer.on_ctrl_c):
         stage = Stage(program, journal, world.may_repeat)
