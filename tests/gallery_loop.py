@@ -206,8 +206,8 @@ LOOP_FAULTS: tuple[Fault, ...] = (
     LoopFault(
         "a limit is an exception, and what was found is lost with it",
         "AgentLoop.run",
-        old="            raise LoopError(self._result(account, context), error, state) from error\n",
-        new="            raise LoopError(self._result(account, context), error, state) from error\n        raise\n",
+        old=", state) from error\n",
+        new=", state) from error\n        raise\n",
         caught_by="it_ends_in_a_result",
     ),
     LoopFault(
