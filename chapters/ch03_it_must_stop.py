@@ -1,7 +1,8 @@
 """A loop that must stop is not tested on some runs: it is walked through all of them.
 
 Article A, 状态转换条件与守卫 (Transitions and guards) and the claim that closes 状态机核心实现: explicit
-states, guard checks, exception-safe transitions (显式状态、守卫检查、异常安全转换). Covers A-26, A-34, A-56.
+states, guard checks, exception-safe transitions (显式状态定义、守卫条件检查、异常安全转换).
+Covers A-26, A-34, A-56.
 
 Unlike chapter 02, which showed one run, this one goes everywhere: from the first ``Control``, it tells
 the machine every kind of event, legal or not, with amounts of nothing, at each limit and beyond it,

@@ -1,6 +1,6 @@
 """Let it think before it acts: one thought after another, as deep as the task needs and you will pay for.
 
-Article A, 三、循环的内外分层: 内循环. Covers A-58, A-59, A-61, A-62.
+Article A, 三、Perception-Action循环的两种范式, 内循环. Covers A-58, A-59, A-61, A-62.
 
 The chapters before had one model call a round: it was to know at once what to do. The inner loop (内循环,
 A-58) is what may happen inside REASONING before anything is decided, without touching the world. Its

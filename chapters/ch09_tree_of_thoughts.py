@@ -1,6 +1,6 @@
 """Look at several ways before you take one, and know how to come back from the wrong one.
 
-Article A, 三、循环的内外分层: 内循环. Covers A-60, A-61, A-62; EA60.
+Article A, 三、Perception-Action循环的两种范式, 内循环. Covers A-60, A-61, A-62; EA60.
 
 A chain of thought (chapter 08) goes down one way, and its first wrong step decides the end. A tree of
 thoughts (思维树, A-60; Yao et al., 2023) proposes several next steps, lets a judge say what each is worth
@@ -12,8 +12,7 @@ The task is the paper's: the game of 24, make 24 from four numbers, each used on
 right is worked out here from the answer itself, by ``value_of``, as the loop's ``accept`` hook; neither
 the model nor the tree is asked. The model is simulated and the same throughout. It moves by rule from the
 numbers that it is shown, and its judgment is rough: it sees what two numbers can make, and of three it
-only says whether two of them divide 24. It knows nothing of who is asking. (A model that plays and a check
-that takes nobody's word for it make this chapter longer than others.)
+only says whether two of them divide 24. It knows nothing of who is asking.
 
 A search ends at its depth, when nothing is proposed any more, or at the first branch that is deep enough
 and good enough (A-61). Width and threshold are dials as depth was (A-62). EA60: a tree cannot live "inside
@@ -24,7 +23,8 @@ Exercises
 ---------
 1. Write a search that always grows the most promising branch there is, wherever it stands in the tree
    (best-first), with the parameters of ``tree_of_thoughts``; ``width`` may bound how often it grows:
-   ``python -m pytest --impl tree=my_tree.py:best_first_tree``
+   ``python -m pytest --impl tree=my_tree.py:best_first_tree``; with the parameters of
+   ``tree_depth_first``, whose bound is on visits: ``--impl depth_first=my_tree.py:best_first_tree``
 2. The paper asks its judge three times a state. Wrap ``verdicts`` so that two of three must agree, and
    give ``tree_of_thoughts`` your ``evaluate``. What does the table say of the cost? How does the same
    command judge a tree that has it built in?

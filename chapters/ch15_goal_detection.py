@@ -1,7 +1,7 @@
 """A model that says it is done has made a claim; a loop ends when the claim holds, or the world says so.
 
-Article A, 五、工程实现, 循环终止条件设计: 多层次终止 and 目标达成检测; article B, 五个失败模式, 过早退出.
-Covers A-100..A-103, B-42.
+Article A, 五、工程实现, 循环终止条件设计: 多层次的终止策略 and 目标达成检测; article B, 五个失败模式,
+过早退出. Covers A-100..A-103, B-42.
 
 Unlike chapters 11 to 14, which chose how a loop thinks and believed its first answer, this one asks of
 the answer itself. There is more than one way to be done, and each has a layer (A-100), the cheapest first:
@@ -18,7 +18,8 @@ wrong with it in words, or ``None``. What it says is the model's next observatio
 it. ``all_of`` composes checks without their knowing each other: a later one, which costs more, is not asked
 where an earlier one objects. ``ends_when`` makes a stop rule of a check on the world: then the run ends with
 EXTERNALLY_DONE although the model does not know yet. And a model that will not be told must not be refused
-for ever: ``refused_too_often`` ends the run with STAGNATED, and no answer.
+for ever: ``refused_too_often`` ends the run with STAGNATED, and no answer: the answers are what did not
+improve.
 
 Without it, what is said with confidence is believed: a marker that was only mentioned, weather that nobody
 looked up, a receipt for a payment that was never made. And a robot whose cat has long been fed goes on.
@@ -28,8 +29,6 @@ own three rounds answer without the call to verify that its table of failures de
 is a guard, which may be left out. The table puts the demand into the system prompt; a prompt asks, a guard
 insists. A check that fails, or does not know, has not said yes.
 
-(Four layers, two rules and a story for each layer make this chapter longer than others.)
-
 Exercises
 ---------
 1. ``has_form`` wants JSON and nothing else. Write one that takes JSON in a ``` fence too, but no half of an
@@ -38,6 +37,9 @@ Exercises
    ``python -m pytest --impl verified=my_checks.py:verified``
 3. ``refused_too_often`` counts over the whole run. Count refusals in a row instead. What can a model do to
    be refused for ever? ``python -m pytest --impl refusals=my_checks.py:refused_too_often``
+4. Write ``all_of`` so that it asks every check and tells the model all that is wrong at once. Which promise
+   goes, and what does a person think of it? ``python -m pytest --impl all_of=my_checks.py:all_of``. And let
+   ``ends_when`` look only in every third round: ``python -m pytest --impl ends_when=my_checks.py:ends_when``
 """
 
 from __future__ import annotations
@@ -261,7 +263,7 @@ def by_a_person(context: LoopContext, answer: Any) -> Program[str | None]:
     return f"A person did not say yes to this answer, but: {said}"
 
 
-YES = ("yes", "y", "ok", "right", "是", "是的", "对", "对的", "好", "好的", "可以", "同意")
+YES = ("yes", "y", "ok", "right", "是", "是的", "对", "对的", "好", "好的", "可以", "同意", "批准")
 
 
 def is_yes(said: Any) -> bool:
@@ -411,6 +413,7 @@ def demo(tell: Telling) -> None:
     tell.heading("A claim that nothing stands behind")
     insisting(tell, "believed", {})
     insisting(tell, "checked", {"accept": verified("pay"), "stops": (refused_too_often(1),)})
+    tell("What stopped improving are the answers: each of them was refused.")
 
     tell.heading("The goal is met, and the model does not know (外部验证)")
     fed(tell, "goes on", looks=False)

@@ -25,13 +25,13 @@ and which fault to mend. A limit is a safety net and no optimisation (B-32).
 
 Departures: n rounds are exactly n, and the limit that was reached is named (EB09, B-34). Tokens are counted
 over all requests, in and out: so 100 small calls do reach the budget where history is sent again, and 30
-rounds cost 32 times what 3 cost, not 10 times (EB11). A prompt is sized before it is sent, or the budget of
+rounds cost 32 times what 3 cost, not 10 times (EB11; how many times depends on how large a round is beside
+system prompt and task: in chapter 29 it is 78). A prompt is sized before it is sent, or the budget of
 50k would be found exceeded by the request that exceeded it (EB12). A hanging call is cut off by its own
 limit, from outside; a deadline that is looked at between rounds is looked at when the call is over (EB13).
 
 In this chapter time is pretended: ``drive_in_pretend_time`` is a driver in which calls take as long as they
 are told to, and nobody waits. Chapter 07 has the drivers that cut off calls in earnest.
-(Four worlds in which something runs away, and the limits themselves, make it longer than others.)
 
 Exercises
 ---------
@@ -41,7 +41,7 @@ Exercises
    The same command has an opinion.
 3. Mend ``bare_loop``: n rounds exactly, the name of the limit, and what was found until then. Then give it
    the signature of ``AgentLoop``, and ask what else an ending owes:
-   ``python -m pytest --impl loop=my_loop.py:MyLoop``
+   ``python -m pytest --impl loop=my_bare_loop.py:MyLoop``
 """
 
 from __future__ import annotations
@@ -150,23 +150,29 @@ def drive_in_pretend_time(
     One that would take longer than it is allowed is left behind at that moment, as the drivers of chapter 07
     do. Where ``cuts`` is false it is waited for: what a deadline comes to that is looked at between rounds.
     A ``Sleep`` moves the clock, too. Programs side by side take their turns, so that their times add up.
+    A person's time is the run's, and one who is ``Away`` ends it at once, whatever waits beside.
     """
     stage, world = Stage(program), replace(world, sleep=clock.sleep)
     waiting = deque(stage.waiting)
     while not stage.finished:
         strand = waiting.popleft()
-        effect, seconds = strand.effect, takes(strand.effect)
-        if clock.now() >= effect.deadline:
-            value = not_begun(effect)
-        elif cuts and seconds > effect.allowed:
-            clock.advance(effect.allowed)
-            value = too_late(effect)
-        else:
-            clock.advance(seconds)
-            value = perform(effect, world)
-        waiting += stage.deliver(strand, value, clock.now())
+        waiting += stage.deliver(strand, _passed(strand.effect, world, clock, takes, cuts), clock.now())
     result: T = stage.result
     return result
+
+
+def _passed(
+    effect: Effect, world: World, clock: FakeClock, takes: Callable[[Effect], float], cuts: bool
+) -> Any:
+    """Let the time of an effect pass, and return what came of it."""
+    if clock.now() >= effect.deadline:
+        return not_begun(effect)
+    seconds = takes(effect)
+    if cuts and seconds > effect.allowed:
+        clock.advance(effect.allowed)
+        return too_late(effect)
+    clock.advance(seconds)
+    return perform(effect, world)
 
 
 def taking(model: float, tool: float) -> Callable[[Effect], float]:
@@ -313,7 +319,8 @@ def demo(tell: Telling) -> None:
     tell.table([("", *alone), *((each.name, *(caught(let_run(each, one)) for one in alone.values()))
                                 for each in RUNAWAYS)])  # fmt: skip
     tell("Each column misses something. Article B says that small calls never reach the budget: with a")
-    tell("window they do not; where the whole history is sent again, they do (EB11).")
+    tell("window they do not; where the whole history is sent again, they do (EB11). In which round")
+    tell("depends on how much a round brings, beside system prompt and task: in chapter 29 it is more.")
 
     tell.heading("All three at once")
     limits = replace(WIDE, rounds=ROUNDS, tokens=TOKENS, seconds=SECONDS)

@@ -1,6 +1,6 @@
 """A loop that goes round in one place is told so, and then stopped, long before its rounds are used up.
 
-Article A, 五、工程化挑战与优化, 智能终止; article B, 外部信号 (重复动作检测) and 五个失败模式 (无限循环).
+Article A, 五、工程实现, 智能终止; article B, 外部信号 (重复动作检测) and 五个失败模式 (无限循环).
 Covers A-107, A-108, B-38..B-40.
 
 Unlike chapter 16, whose limits count, the rules of this one look: at what was done, what came of it, what
@@ -24,18 +24,21 @@ Replies that cannot be read and refused answers are no actions: the limit on fai
 
 Departures: article B calls three detectors by one name, misses A-B-A-B with two of them and stops honest
 polling with the third, and does not say whether a hit warns or stops (EB15): each is named here, looks at
-a window, and ``warn_first`` says which. (Six rules and a table that compares them make this chapter longer
-than most.)
+a window, and ``warn_first`` says which.
 
 Exercises
 ---------
 1. An error text that holds the number of the request is new every time, and ``repeated_action`` sleeps
    through it. Write one that reads digits as equal, and see which promise speaks for polling:
-   ``python -m pytest --impl repetition=my_rules.py:repeated_action``
+   ``python -m pytest --impl repetition=my_rules.py:repeated_action``. Any rule that watches behaviour, of
+   whatever kind, can be asked the rest: ``python -m pytest --impl stop_rule=my_rules.py:my_rule``
 2. ``warn_first`` forgives at once. Write one that forgives only after two good rounds:
    ``python -m pytest --impl warning=my_rules.py:warn_first``. Which promise has to change, and why?
 3. Write a simhash in the place of ``fingerprints``, and compare it on short replies and on long ones:
    ``python -m pytest --impl similarity=my_rules.py:simhash``
+4. Find cycles of any length at once, by the place where the latest round was seen before:
+   ``python -m pytest --impl cycle=my_rules.py:any_cycle``. And let ``stagnated`` forget a best value that is
+   long past: ``python -m pytest --impl stagnation=my_rules.py:stagnated``. Which promise speaks against it?
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What cannot be undone waits for a person's yes: however long that takes, and for exactly what was shown.
 
-Article B, 外部信号, 人工审批检查点; article A, 错误恢复机制 and the listing _request_human_intervention.
-Covers A-124, B-36.
+Article B, 外部信号, 人工审批检查点; article A, 异常处理 (人工介入) and the listing
+_request_human_intervention. Covers A-124, B-36.
 
 The rules of the chapters before end a run; this one holds up a single action. Before a file is deleted, a
 configuration changed, a mail sent, a database touched or money spent (B-36), a person is shown the exact
@@ -15,15 +15,14 @@ the person answers     what happens
 =====================  ====================================================================================
 ``yes``                exactly what was shown is run
 ``{"path": "b.log"}``  the same tool with these arguments instead; the model is told what was run
-``stop``               the whole run ends, with HUMAN (see ``person``), as with Ctrl-C at any other moment
+``stop``               the whole run ends, with HUMAN, as with Ctrl-C at any other moment
 anything else          nothing is run, and the words are the reason that the model is told (K07)
-nothing, nobody        nothing is run (NO_HUMAN); or the run is left, and goes on when there is an answer
+nobody is there        nothing is run (NO_HUMAN); or the run is left, and goes on when there is an answer
 =====================  ====================================================================================
 
 Left waiting (暂停等确认): a person who is ``Away`` leaves the run in its journal. ``DiskJournal`` keeps that
 journal in an SQLite file, one row for each effect, written before it is begun and again when its outcome is
-there; so another process, days later, goes on at the question, and no mail is sent twice. (Approval,
-journal and the writing down of outcomes together make this chapter longer than others.)
+there; so another process, days later, goes on at the question, and no mail is sent twice.
 
 Without it, the demo's model deletes the only copy of a report because its name sounds old.
 
@@ -67,6 +66,7 @@ from agentloop import (
     Away,
     CallModel,
     CallTool,
+    Do,
     Effect,
     Failure,
     Interrupt,
@@ -88,6 +88,7 @@ from agentloop import (
     on_one_line,
     settle,
 )
+from chapters.ch15_goal_detection import YES
 from chapters.telling import BOLD, CYAN, GREEN, RED, Telling
 from fake_llm import Cashier, FakeModel, calls, flaky_tool, readable
 from paradigms.function_calling import function_calling
@@ -97,16 +98,19 @@ Hook = Callable[[ToolCall], Any]
 
 # --- Approval ---------------------------------------------------------------------------------
 
-#: Fewer words than in chapter 15: an "ok" may only mean that the question was heard.
-YES = ("yes", "y", "同意", "批准")
 STOP = ("stop", "停止")
-HOW_TO_ANSWER = "Answer yes, or a JSON object of other arguments, or stop; all else is a no, and why."
+HOW_TO_ANSWER = (
+    f"Answer yes ({', '.join(YES[1:])}), or a JSON object of other arguments, or stop ({STOP[1]}); "
+    "all else is a no, and why."
+)
 
 
 def approval(act: Hook, dangerous: Callable[[ToolCall], str | None]) -> Hook:
     """Guard ``act``: what is dangerous in whatever it asks for is put to a person first.
 
     ``dangerous(call)`` says what the call does, such as "deletes a file", or ``None`` where it is harmless.
+    Raises ``TypeError`` in the run for an answer that is no text. A journal holds such an answer like any
+    other, and brings the same error: mend the human, and go on from ``journal.rewound(...)``.
     """
     if not callable(act) or not callable(dangerous):
         raise TypeError(f"approval(act, dangerous) takes two functions, not {act!r} and {dangerous!r}")
@@ -155,6 +159,8 @@ def through(program: Program[T], gate: Callable[[Effect], Program[Outcome]]) -> 
 def _once_approved(effect: CallTool, danger: str, about: str) -> Program[Outcome]:
     question = f"May this be done? It {danger}:\n{exactly(effect.call)}\n{HOW_TO_ANSWER}"
     answer, at = yield AskHuman(question, about)
+    if word(answer) in STOP:
+        yield STOP_THE_RUN
     decision = decide(effect.call, answer)
     if isinstance(decision, Observation):
         return Outcome(decision, at)
@@ -174,13 +180,36 @@ def _plain(name: object) -> str:
     return name if isinstance(name, str) and name.isidentifier() else repr(name)
 
 
+def word(answer: object) -> str:
+    """What a person said, if it is a single word: small, and without what stands around it.
+
+    Raises ``TypeError`` for what no human of a ``World`` may return; nobody there is an ``Observation``.
+    """
+    if isinstance(answer, Observation):
+        return ""
+    if not isinstance(answer, str):
+        raise TypeError(
+            "the human of a World returns what a person said, as text such as 'yes', or raises Away where "
+            f"nobody is there now; it returned {answer!r}"
+        )
+    return answer.strip(" \t\r\n.!。！").casefold()
+
+
+def _press_ctrl_c() -> None:
+    raise KeyboardInterrupt("a person stopped the run")
+
+
+#: What a guard asks for after a person's stop: every driver ends the run with HUMAN, and a journal knows it.
+STOP_THE_RUN = Do("stop the run, as a person said", _press_ctrl_c, repeatable=True)
+
+
 def decide(call: ToolCall, answer: object) -> ToolCall | Observation:
     """What is to be run after this answer; or, where nothing is, the observation that says why."""
     if isinstance(answer, Observation):
         return Observation(f"Not run: it needs a person's approval. {answer.text}", False, Kind.NO_HUMAN)
-    words = answer.strip() if isinstance(answer, str) else ""
-    if words.casefold() in YES:
+    if word(answer) in YES:
         return call
+    words = str(answer).strip()
     try:
         arguments = json.loads(words) if words.startswith("{") else None
     except (ValueError, RecursionError):
@@ -206,16 +235,13 @@ def asked_at_the_door(act: Hook, dangerous: Callable[[ToolCall], str | None]) ->
 def person(answer: Callable[[str], str | None]) -> Callable[[str], str]:
     """Make the ``human`` of a ``World`` from what gives a person's answers, such as ``input``.
 
-    Where it returns ``None``, nobody is there now, and the run is left (``Away``). Who says stop means the
-    whole run, and at once: that is what Ctrl-C says to every driver.
+    Where it returns ``None``, nobody is there now, and the run is left (``Away``).
     """
 
     def human(question: str) -> str:
         said = answer(question)
         if said is None:
             raise Away(question)
-        if said.strip().casefold() in STOP:
-            raise KeyboardInterrupt("a person stopped the run")
         return said
 
     return human
@@ -229,7 +255,7 @@ FAILED = (Kind.UNAVAILABLE, Kind.TIMEOUT, Kind.UNCERTAIN, Kind.TOOL_ERROR)
 IN_DOUBT = (Kind.TIMEOUT, Kind.UNCERTAIN)
 
 IT_FAILED = "A critical tool failed:"
-HOW_TO_DECIDE = "Answer retry, or stop; all else is to skip it, and why."
+HOW_TO_DECIDE = f"Answer retry, or stop ({STOP[1]}); all else is to skip it, and why."
 
 
 class CriticalToolFailure(Exception):
@@ -244,7 +270,8 @@ def critical(act: Hook, tools: Collection[str]) -> Hook:
     """Guard ``act``: where one of these tools fails, a person decides whether it is tried once more.
 
     Where a guard of this kind inside has asked already, that was the decision. Raises
-    ``CriticalToolFailure`` where nobody is there to decide: it ends the run with ERROR.
+    ``CriticalToolFailure`` where nobody is there to decide: it ends the run with ERROR; and ``TypeError``
+    for an answer that is no text.
     """
     if isinstance(tools, str):
         raise TypeError(f"tools are the names of the critical ones, such as ({tools!r},), not {tools!r}")
@@ -264,14 +291,16 @@ def critical(act: Hook, tools: Collection[str]) -> Hook:
         failure = f"{exactly(call)}\n{seen.kind.name}: {seen.text}"
         try:
             answer, _ = yield AskHuman(f"{IT_FAILED}\n{failure}\n{HOW_TO_DECIDE}", call.id)
+            if word(answer) in STOP:
+                yield STOP_THE_RUN
         except LimitReached:
             return seen
         if isinstance(answer, Observation):
             raise CriticalToolFailure(call, seen)
-        words = answer.strip() if isinstance(answer, str) else ""
-        if words.casefold() == "retry":
+        if word(answer) == "retry":
             return (yield from _once_more(act, call, seen))
-        return Observation(f"{seen.text}\nA person decided: {words or 'skip'}", False, Kind.REFUSED)
+        told = f"{seen.text}\nA person decided: {str(answer).strip() or 'skip'}"
+        return Observation(told, False, Kind.REFUSED)
 
     return guarded
 
@@ -390,17 +419,27 @@ CREATE TABLE IF NOT EXISTS effects (
 """
 
 
+class NoRun(ValueError):
+    """The file holds something else than a run of ours. It has not been changed."""
+
+
 class DiskJournal(Journal):
     """A journal in an SQLite file, where it outlives its process; ``with DiskJournal(path) as journal:``.
 
     An effect is a row, on disk before it is begun and again before the program hears what came of it.
     ``types`` are NamedTuples and enumerations of your own that outcomes hold. Raises ``Unwritable`` for an
-    outcome that cannot be written; all that was recorded before it stays.
+    outcome that cannot be written; all that was recorded before it stays. Raises ``NoRun`` for a file with
+    other tables or that is no database, and ``FileNotFoundError`` where there is no such folder.
     """
 
     def __init__(self, path: str | Path, types: Iterable[type] = ()) -> None:
         super().__init__()
         self._types = (*VALUES, *types)
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder} for the journal {Path(path).name}")
+        if Path(path).is_dir():
+            raise NoRun(f"this is a folder, and no run of ours: {path}")
         # Whichever thread steps the program writes, and only one at a time does.
         self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -410,8 +449,20 @@ class DiskJournal(Journal):
             raise
 
     def _open(self) -> None:
-        self.database.execute(EFFECTS)
-        self._read()
+        try:
+            self._refuse_others()
+            self.database.execute(EFFECTS)
+            self._read()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                raise  # it may be a run, and somebody else holds it
+            raise NoRun(f"this file cannot be read as a run of ours: {error}") from error
+
+    def _refuse_others(self) -> None:
+        tables = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'"
+        others = sorted({name for (name,) in self.database.execute(tables)} - {"effects"})
+        if others:
+            raise NoRun(f"this file holds other tables ({', '.join(others)}): it is no run of ours")
 
     def _read(self) -> None:
         rows = "SELECT address, asked, arrived, value, at FROM effects ORDER BY arrived, address"

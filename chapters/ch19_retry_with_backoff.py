@@ -1,6 +1,6 @@
 """Try again what may pass, later each time and not for ever; never what may already have happened.
 
-Article A, 工具失败处理, 重试策略：指数退避重试，区分暂时性错误与永久性错误. Covers A-110.
+Article A, 工具失败处理, 重试策略 (指数退避重试). Covers A-110.
 
 Chapters 15 to 18 said when a run has to stop; this one lets it go on where a moment's patience is enough.
 Without it, a model that is told that nobody answers asks again at once, and again: five rounds and five
@@ -29,8 +29,7 @@ that is down gets twelve times its load. Who gives up therefore says so where wh
 ``retry_after`` (``GIVEN_UP``), and a retry around it passes the failure on. So the innermost one decides, and
 wrapping twice changes no count. The kind stays what it was: a fallback (chapter 20) has to see it.
 
-``patient`` is the same for a model's request. (Two guards, and a world where each can be seen to fail, make
-this chapter longer than others.)
+``patient`` is the same for a model's request.
 
 Departures: the article describes retrying and prints no code. Its listing has one kind of failure, which
 nothing raises (EA51), so it could not tell what may pass; and a call whose time is up is left behind, so that
@@ -43,7 +42,9 @@ Exercises
 2. Replace full jitter by a wait that grows without a draw. Every promise but one is kept, and the demo's
    picture shows what that one is for: ``python -m pytest --impl retry=my_retry.py:retry``
 3. A retry budget: let a tool be tried again only while its retries are few beside its calls, counted by an
-   object that all loops share and reach by ``Do``. With a large budget the same command still passes.
+   object that all loops share and reach by ``Do``. With a large budget the same command still passes, but
+   for ``a_success_is_passed_on_as_it_is``: a call that is counted costs an effect, also where it succeeds at
+   once. Can you count so that this promise is kept too?
 """
 
 from __future__ import annotations
@@ -63,15 +64,19 @@ from agentloop import (
     LARGEST,
     Act,
     AgentLoop,
+    CallTool,
     Do,
+    Effect,
     EffectFailed,
     Finish,
     Kind,
     LimitReached,
     LoopContext,
     Observation,
+    Outcome,
     Program,
     Sleep,
+    Step,
     Toolbox,
     ToolCall,
     Unavailable,
@@ -81,10 +86,10 @@ from agentloop import (
     report,
     settle,
 )
-from chapters.ch18_human_in_the_loop import IN_DOUBT, still_in_doubt
+from chapters.ch18_human_in_the_loop import IN_DOUBT, still_in_doubt, through
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import Cashier, FakeClock, FakeModel, RuleModel, SpoiledTool, get_weather
-from paradigms.arguments import require, require_seconds
+from paradigms.arguments import require, require_function, require_seconds
 from paradigms.react import react
 
 HARMLESS = (Kind.UNAVAILABLE,)  # nothing was done, so repeating it does no harm
@@ -99,7 +104,8 @@ class Patience:
 
     ``attempts`` is how often in all, ``first`` the longest that the first wait can be, ``longest`` the same
     of any wait, and ``allowance`` what there is for all that follows the first failure. ``draw`` gives a
-    number from 0 to 1; ``wall_clock`` the seconds since 1970, to read dates by. Raises ``ValueError``.
+    number from 0 to 1; ``wall_clock`` the seconds since 1970, to read dates by. Raises ``ValueError``, and
+    ``TypeError`` where these two are no functions.
     """
 
     attempts: int = 4
@@ -113,6 +119,14 @@ class Patience:
         require("Patience.attempts", self.attempts, 1)
         for name in ("first", "longest", "allowance"):
             require_seconds(f"Patience.{name}", getattr(self, name))
+        require_function("Patience.draw", self.draw)
+        require_function("Patience.wall_clock", self.wall_clock)
+
+
+def require_patience(patience: object) -> None:
+    """Raises ``TypeError`` for what has no attempts and draws no waits."""
+    if isinstance(patience, type) or not callable(getattr(patience, "draw", None)):
+        raise TypeError(f"patience must be a Patience, such as Patience(attempts=3), not {patience!r}")
 
 
 def pause(patience: Patience, tried: int, retry_after: float | str | None = None) -> float:
@@ -163,8 +177,11 @@ def retry(
     """Guard ``act``: try a call again as long as its failure may pass.
 
     ``idempotent`` says of a tool, by its name, whether it may be called again when it is not known whether it
-    took effect: ``tools.is_idempotent``.
+    took effect: ``tools.is_idempotent``. Raises ``TypeError`` for what is no hook, function or patience.
     """
+    require_function("act", act)
+    require_function("idempotent (such as tools.is_idempotent)", idempotent)
+    require_patience(patience)
 
     def guarded(call: ToolCall) -> Program[Observation]:
         seen: Observation = yield from settle(act(call))
@@ -175,7 +192,8 @@ def retry(
         def attempt() -> Program[Observation]:
             nonlocal in_doubt
             before, in_doubt = in_doubt, True  # as long as it is under way, and where the run ends in it
-            came: Observation = yield from settle(act(call))
+            again = settle(act(call))
+            came: Observation = yield from _by_itself(again, call.name) if before else again
             in_doubt = before or came.kind in IN_DOUBT
             return came
 
@@ -183,6 +201,22 @@ def retry(
         return still_in_doubt(seen) if in_doubt else seen
 
     return guarded
+
+
+def _by_itself(program: Program[Observation], name: str) -> Program[Observation]:
+    """An attempt after one in doubt: what a guard inside would ask another tool for may have been done."""
+    at = 0.0
+
+    def gate(effect: Effect) -> Program[Outcome]:
+        nonlocal at
+        if isinstance(effect, CallTool) and effect.call.name != name:
+            text = f"{effect.call.name} was not asked: {name} may have done it already."
+            return Outcome(Observation(text, False, Kind.UNAVAILABLE), at)
+        outcome: Outcome = yield effect
+        at = outcome.at
+        return outcome
+
+    return through(program, gate)
 
 
 def patient(
@@ -194,6 +228,8 @@ def patient(
 
     A request changes nothing in the world, so one that timed out may be sent again too; it may be paid twice.
     """
+    require_function("reason", reason)
+    require_patience(patience)
 
     def reasoned(context: LoopContext) -> Program[Act | Finish]:
         decision: Act | Finish = yield from settle(reason(context))
@@ -319,12 +355,17 @@ def seeded() -> Patience:
     return Patience(draw=random.Random(19).random, wall_clock=lambda: now)
 
 
+def first_and_last(watch: Callable[[Step], None]) -> Callable[[Step], None]:
+    """Watch the first round of a run and its end: those between are like the first."""
+    return lambda step: watch(step) if step.before.rounds <= 1 or step.after.stop else None
+
+
 def station(tell: Telling, name: str, guard: Callable[[Toolbox], Callable[[ToolCall], Any]]) -> None:
     """Ask for the weather while the station is down for the first seconds."""
     clock = FakeClock()
     outage = Outage(clock, DOWN, ConnectionRefusedError("nobody answers at the station"))
     tools = Toolbox([SpoiledTool(get_weather, lambda number, run: outage(run))], idempotent=["get_weather"])
-    loop = AgentLoop(react(tools), act=guard(tools), watch=tell.watch(name))
+    loop = AgentLoop(react(tools), act=guard(tools), watch=first_and_last(tell.watch(name)))
     tell.result(drive(loop.run(TASK), World(asker(), tools, clock=clock.now, sleep=clock.sleep, inline=True)))
     tell(f"the station was asked at {outage}")
 
@@ -334,7 +375,7 @@ def provider(tell: Telling, name: str, guard: Callable[..., Any]) -> None:
     clock, model = FakeClock(), asker()
     outage = Outage(clock, DOWN, ConnectionError("503 overloaded"))
     tools = Toolbox([get_weather])
-    loop = AgentLoop(guard(react(tools)), watch=tell.watch(name))
+    loop = AgentLoop(guard(react(tools)), watch=first_and_last(tell.watch(name)))
     asked = FakeModel(lambda request: outage(lambda: model(request)))
     tell.result(drive(loop.run(TASK), World(asked, tools, clock=clock.now, sleep=clock.sleep, inline=True)))
     tell(f"the model was asked at {outage}")
@@ -378,7 +419,7 @@ def crowd(patience: Patience, clients: int = 60) -> Counter[float]:
 def demo(tell: Telling) -> None:
     """A station that is down; a crowd; a payment; a server's word; a model that is down."""
     tell(f"task: {TASK}")
-    tell.heading("Asking again at once: five rounds, and the station has had no time to come back")
+    tell.heading("Asking again at once: five rounds, all like the first, and the station is no better")
     station(tell, "at once", lambda tools: call_tool)
     tell.heading("The same station and the same model, with patience: one round")
     station(tell, "patient", lambda tools: retry(idempotent=tools.is_idempotent, patience=seeded()))
@@ -407,7 +448,7 @@ def demo(tell: Telling) -> None:
         ]
     )
 
-    tell.heading("The model is down: each failure costs a round")
+    tell.heading("The model is down: each failure costs a round, and all are like the first")
     provider(tell, "at once", lambda reason: reason)
     tell.heading("The same model, with patience: none")
     provider(tell, "patient", lambda reason: patient(reason, patience=seeded()))

@@ -27,8 +27,9 @@ When to fall back is decided by the kind of the failure, never by its words:
 - a refusal, a person who is not there, and the model's own mistakes: never. A person who said no to one tool
   has not said yes to another.
 
-Wrapped round a retry, it asks another tool when patience has ended; inside of one, the whole chain is tried
-again. Both are sound, and the first is nearly always meant: ``fallback(retry(...), ...)``.
+Wrapped round a retry, it asks another tool when patience has ended, and knows of every doubt on the way:
+``fallback(retry(...), ...)``. Inside of one, the whole chain is tried again, and this guard knows only of the
+attempt that it is in; so after an attempt in doubt the retry lets no other tool be asked.
 
 Which number for the threshold? A breaker (chapter 21) counts too, and with the articles' figures both count
 to five: the run is over in the round in which the breaker opens, and nobody reads that it did (EA50).
@@ -70,7 +71,7 @@ from chapters.ch18_human_in_the_loop import IN_DOUBT
 from chapters.ch19_retry_with_backoff import GIVEN_UP, HARMLESS, nothing_is
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import Cashier, RuleModel, SpoiledTool, broken_tool, get_weather
-from paradigms.arguments import require
+from paradigms.arguments import require, require_function
 from paradigms.react import react
 
 #: How to ask another tool: its name, if it takes the same arguments, or a function that writes the call.
@@ -92,8 +93,11 @@ def fallback(
     ``alternatives`` say for a tool, by its name, how to ask another; that one may have an alternative too,
     and no tool is asked twice for one call. ``only_reads`` says of a tool whether it changes nothing, so that
     another may be asked although it is not known what became of the first. Raises ``ValueError`` for
-    ``kinds`` after which nobody may fall back.
+    ``kinds`` after which nobody may fall back, and ``TypeError`` for an alternative that is no such way.
     """
+    require_function("act", act)
+    require_function("only_reads", only_reads)
+    _require_ways(alternatives)
     never = [kind.name for kind in kinds if kind not in POSSIBLE]
     if never:
         allowed = ", ".join(kind.name for kind in POSSIBLE)
@@ -124,6 +128,16 @@ def fallback(
         return _all_failed(failures, last in HARMLESS or (last in IN_DOUBT and only_reads(asked.name)))
 
     return guarded
+
+
+def _require_ways(alternatives: object) -> None:
+    ways = alternatives if isinstance(alternatives, Mapping) else {"alternatives": alternatives}
+    for name, way in ways.items():
+        if ways is not alternatives or not (isinstance(way, str) or callable(way)):
+            raise TypeError(
+                "alternatives give for the name of a tool another name, or a function that writes the call, "
+                f"such as {{'get_weather': 'get_forecast'}}; not {name}: {way!r}"
+            )
 
 
 def _other(call: ToolCall, alternatives: Mapping[str, Way]) -> ToolCall | None:
@@ -299,4 +313,5 @@ def demo(tell: Telling) -> None:
             for word, attempts in (("once", 1), ("4 times", 4))
         ]
     )
-    tell("Where none is left, the run is over before its model reads that the breaker is open.")
+    tell("0: the run ends in the round in which the breaker opens; -2: two rounds before it would have.")
+    tell("In both cases its model never reads that the breaker is open.")

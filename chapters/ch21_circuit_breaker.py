@@ -9,18 +9,11 @@ rows do not name cannot happen. It opens at the fifth failure in a row (A-117), 
 seconds later (A-118), and a success closes it and clears the count (A-122).
 Without it, each loop waits 30 seconds (A-119: ``Limits.call_seconds``) to learn what the last one learned.
 
-One thread at a time holds the lock, to look and to write, and never during a call. To be let through is to
-get a permit, and each outcome is reported with its permit: once, and only to those who issued it. When the
-breaker changes, its era ends, and what comes of a call of an earlier era comes too late to mean anything.
-The only permit in HALF_OPEN is the probe's. It is good for as long as a recovery takes, so that a probe
-whose process died blocks nobody for ever; a probe that is cancelled gives its slot back.
-
 The guard asks and reports by ``Do``, so a journal has both, and a replay leaves the breaker alone. One
 thing it does by itself. Where the run ends first (a limit, a person, a crash, a program that is closed) it
 cannot yield any more, and leaves a note at the breaker. It takes no lock for that: a forgotten program is
 closed by the garbage collector, in the middle of anything, even of code that holds this very lock.
 Wrap a call once, with one breaker: two around each other would see two calls, and block their own probe.
-(A machine with its table, a registry and a guard make this chapter longer than others.)
 
 What the article returns or raises (A-120, A-121), and what stands for it here:
 
@@ -44,8 +37,8 @@ Exercises
 ---------
 1. Let a row of ``ROWS`` go missing, or lead elsewhere, in a copy of this file, and ask what that breaks:
    ``python -m pytest --impl breaker=my_breaker.py:CircuitBreakers``
-2. Open at five failures among the last ten outcomes instead of five in a row. What must ``Breaker`` know?
-   Which promise has to go, and which may not? The same command tells.
+2. Open at ``threshold`` failures among the last ``2 * threshold`` outcomes instead of so many in a row. What
+   must ``Breaker`` know? Which promise has to go, and which may not? The same command tells.
 3. Take the ``finally`` out of a copy of ``breaker``. In which ways can a call end without an outcome? The
    promises know five: ``python -m pytest --impl breaker_guard=my_guard.py:breaker``
 """
@@ -254,6 +247,11 @@ def _in_short(guard: str) -> str:
 
 
 # --- The registry: breakers by name, shared by loops and threads --------------------------------
+# One thread at a time holds the lock, to look and to write, and never during a call. To be let through
+# is to get a permit, and each outcome is reported with its permit: once, and only to those who issued it.
+# When the breaker changes, its era ends, and what comes of a call of an earlier era comes too late to
+# mean anything. The only permit in HALF_OPEN is the probe's. It is good for as long as a recovery takes,
+# so that a probe whose process died blocks nobody for ever; a probe that is cancelled gives its slot back.
 
 
 class Store:
@@ -276,6 +274,7 @@ class CircuitBreakers:
     """The breakers of all tools, each made when it is first needed (熔断器, by exact name).
 
     ``clock`` is in seconds and monotonic. Those who share a ``store`` have the same settings and clock.
+    Raises ``TypeError`` for what is none of these.
     """
 
     def __init__(
@@ -285,6 +284,11 @@ class CircuitBreakers:
         clock: Callable[[], float] = time.monotonic,
         store: Store | None = None,
     ) -> None:
+        if isinstance(settings, type) or not hasattr(settings, "threshold"):
+            raise TypeError(f"settings are Settings, such as Settings(threshold=5), not {settings!r}")
+        require_function("clock", clock)
+        if store is not None and not hasattr(store, "permits"):
+            raise TypeError(f"store is a Store() that others share, or None, not {store!r}")
         self.settings, self.clock = settings, clock
         self.store = store or Store()
 
@@ -361,9 +365,11 @@ def breaker(act: Callable[[ToolCall], Any], breakers: CircuitBreakers) -> Callab
 
     A call that is left behind is a failure, also where the end of the run's own time cut it short: a run
     shares its breakers with others, so its ``seconds`` should leave each call its ``call_seconds``.
+    Raises ``TypeError`` for breakers that are none.
     """
     require_function("act", act)
-    require_function("breakers.admit", getattr(breakers, "admit", None))
+    if isinstance(breakers, type) or not callable(getattr(breakers, "admit", None)):
+        raise TypeError(f"breaker(act, breakers) takes breakers, such as CircuitBreakers(), not {breakers!r}")
 
     def guarded(call: ToolCall) -> Program[Observation]:
         held: list[str] = []  # a permit that was lent to this very program: never one from a journal

@@ -19,7 +19,7 @@ when that has not helped a few times. Without a limit of its own the run burns i
 
 What cannot be promised: a name that a tool only repeats (``没见过小猫``) counts as shown, a sum that the
 model worked out does not, and sources that share an error agree. Failed observations are no evidence,
-because they quote what the model made up. (With four guards, the chapter is longer than others.)
+because they quote what the model made up.
 
 Departures: the article's handler appends a warning and changes nothing (EA52): while waiting, the same
 observation fails again and again, and the model is not even asked. Here the warning belongs to the turn,
@@ -74,7 +74,7 @@ from chapters.ch15_goal_detection import Check, Rule, is_yes, not_taken
 from chapters.ch18_human_in_the_loop import IN_DOUBT
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import RuleModel, ScriptedModel, get_attraction, get_weather
-from paradigms.arguments import require, require_share
+from paradigms.arguments import require, require_function, require_share
 from paradigms.chain_of_thought import cut_short, read_confidence
 from paradigms.evaluators import ask
 from paradigms.react import react
@@ -96,6 +96,7 @@ def grounded(facts: Callable[[Any], Any]) -> Check:
     ``None`` says that they could not be read, and what cannot be checked is refused. A fact is shown by
     the task or by an observation that succeeded. Its refusals are failed rounds; ``corrective`` bounds them.
     """
+    require_function("facts", facts)
 
     def check(context: LoopContext, answer: Any) -> Program[str | None]:
         claimed = yield from settle(facts(answer))
@@ -209,6 +210,7 @@ def corrective(most: int = 2, detect: Callable[[LoopContext], Any] = made_up) ->
     with STAGNATED. Raises ``ValueError`` for a ``most`` that is no whole number of at least 0.
     """
     require("most", most, 0)
+    require_function("detect", detect)
 
     def rule(control: Control, context: LoopContext) -> Program[StopReason | str | None]:
         found = yield from settle(detect(context))
@@ -247,6 +249,9 @@ def consistent(
     first failure of which nobody knows whether it took effect, or else the first.
     Raises ``ValueError`` for a number of times that is none, and for others that are not idempotent.
     """
+    require_function("act", act)
+    require_function("idempotent (such as tools.is_idempotent)", idempotent)
+    require_function("agree", agree)
     require("times", times, 1)
     more = {name: tuple(names) for name, names in (others or {}).items()}
     for other in (name for names in more.values() for name in names):
@@ -327,6 +332,8 @@ def confident(
     reply that reports a failure is no decision, and passes as it is. Under native calls an answer is the
     whole text, so ``unstated`` fits better there. Raises ``ValueError`` for numbers that are none of these.
     """
+    require_function("reason", reason)
+    require_function("confidence", confidence)
     require_share("threshold", threshold)
     require("samples", samples, 1)
 
@@ -514,6 +521,8 @@ def _half_remembered(tell: Telling) -> None:
         except LoopError as error:
             tell(f"the run is over: {error}", RED)
         tell(f"tickets held afterwards: {'、'.join(office.held) or 'none'}", GREEN if office.held else RED)
+        if name == "helpful":
+            tell("0 tool calls: this hook runs functions by itself, and no account counts them.")
     tell("The same guess as above, as a question: a hint can be declined.")
 
 

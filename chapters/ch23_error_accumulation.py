@@ -17,13 +17,12 @@ calls, and both live on luck that differs from call to call. Where a model makes
 it is asked, three votes cost three times as much and buy nothing, and a check buys honesty instead of
 success: the run ends without an answer where it would have ended with a wrong one.
 
-Departures: ten rounds are not close to 100 percent (EB10). (A small world that errs, and five settings of
-it, make this chapter longer than others.)
+Departures: ten rounds are not close to 100 percent (EB10).
 
 Exercises
 ---------
 1. Write a ``checked`` that asks again at once, in the same round, a few times at most. What does it save?
-   ``python -m pytest --impl checked=my_guards.py:checked``
+   ``python -m pytest --impl checked=my_checked.py:checked``
 2. Give the check false alarms: let it object to a right sum in one of ten cases. What happens to the
    calls, and what to the answers? Which formula fits?
 3. Write the ``plot`` of ``chapters/telling.py`` with a scale of powers of ten, and see which promise has to

@@ -36,7 +36,10 @@ Exercises
 2. Keep the term vectors in the file too, so that recalling reads only the lessons that share a term:
    ``python -m pytest --impl memory=my_memory.py:make``, where ``make(path)`` opens a memory on that file
 3. Let the sub-agent keep its long results on the shelf of its parent, and hand over handles in its answer.
-   What must the parent's prompt say? ``python -m pytest --impl sub_agent=my_guard.py:delegating``
+   What must the parent's prompt say? ``python -m pytest --impl sub_agent=my_delegating.py:delegating``
+4. Show the end of a huge result beside its beginning: ``python -m pytest --impl shelf=my_shelf.py:shelved``.
+   Then keep texts in files of their own instead of in SQLite:
+   ``python -m pytest --impl store=my_store.py:Store``
 """
 
 from __future__ import annotations

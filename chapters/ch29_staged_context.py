@@ -16,7 +16,8 @@ with a simulated reader, whose recall depends on the position: the shape is thei
 
 Departures: article B counts what ten turns add, 2,000 tokens, and compares that with a window of 100K; what
 is paid is the sum of all requests, which all begin with the whole history (EB11). So "100 small calls" do
-reach a budget of 50,000 tokens, in round 20 or so; and the request that would cross it is not sent (EB12).
+reach a budget of 50,000 tokens, in round 20 or so (later in chapter 16, where a round brings less); and the
+request that would cross it is not sent (EB12).
 
 Exercises
 ---------
@@ -261,6 +262,7 @@ def _growth(tell: Telling, store: Store) -> None:
     tell.table([("rounds", "last request", "all requests", "n * head + n * (n - 1) / 2 * turn"), *rows])
     times = sum(runs[30].sizes) / sum(runs[3].sizes)
     tell(f"30 rounds cost {times:.0f} times what 3 rounds do, not 10 times.", RED)
+    tell("(In chapter 16 it is fewer times: beside its system prompt and task, a round is smaller.)")
     run = measured(Guidebook(99), none, store, Limits(rounds=100, model_calls=100, tool_calls=100))
     control = run.result.control
     tell(f"100 small calls under the default budget: {ending(control)}", RED)

@@ -20,8 +20,7 @@ costs as much for a step as a short one.
 - **Other versions** (K09): an older file is brought up to date, with the defaults in ``UPGRADES``; one that
   is newer, torn or not ours is refused with ``IncompatibleCheckpoint``, and stays byte for byte as it was.
 
-Without it: the naive checkpoint of this demo saves everything after each step, and pays twice. (It stands
-beside ours, and the story has four parts: that makes this chapter longer than others.)
+Without it: the naive checkpoint of this demo saves everything after each step, and pays twice.
 
 One file is one run, so that a lock on the file is a lock on the run, and ``sqlite3 run.db`` shows all there
 is: ``run`` (version, parent), ``effects`` (intents and outcomes), ``transitions``. Do not open it by other
@@ -158,8 +157,8 @@ class Checkpoints(DiskJournal):
     """A run in a file of its own: ``with Checkpoints(path) as kept: drive(make(kept.watch), world, kept)``.
 
     Raises ``AlreadyRunning`` where somebody else holds the run, ``IncompatibleCheckpoint`` for a file that it
-    cannot read. ``transitions`` are those in the file; ``parent`` is the name of the file that it
-    is a branch of, and ``branched`` the transition there.
+    cannot read, and ``FileNotFoundError`` where there is no such folder. ``transitions`` are those in the
+    file; ``parent`` is the name of the file that it is a branch of, and ``branched`` the transition there.
     """
 
     outcomes: _Recorded

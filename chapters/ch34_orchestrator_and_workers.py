@@ -218,6 +218,8 @@ def demo(tell: Telling) -> None:
     office = Office(LEDGERS.__getitem__)
     reports = office.drive(handed_out(FIVE, office.team, {}))
     tell.table(rows(reports))
+    tell(f"4 hung for {HANGS:g} s and had {PATIENCE.seconds:g}. This demo's driver looks at the clock when a")
+    tell("call is over; the drivers of chapter 07 would have cut it off in time.")
     brought = sum(each.status is Status.OK for each in reports)
     tell(f"reports: {len(reports)}, of which {brought} hold an answer", GREEN)
 

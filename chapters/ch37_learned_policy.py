@@ -1,9 +1,9 @@
 """How often to try, retry and reflect may be learned; the hard limits that hold every run may not.
 
-Article A, 未来方向: 学习增强的循环策略, and its closing words (结语). Covers A-145, A-146.
+Article A, 未来方向: 学习增强的循环策略, and its closing words. Covers A-145, A-146.
 
 In every chapter until now a person wrote the numbers: ten rounds, so many retries, reflection or none, so
-many turns shown. The article expects a meta-agent (元智能体) that learns them, by evolution or by
+many turns shown. The article expects a meta-agent (元Agent) that learns them, by evolution or by
 reinforcement. Here both are done, each in a few lines, with a worth to be made as large as it goes:
 
 - ``evolve``: change one number at random, keep what does better (an evolution strategy; Rechenberg, 1973)
@@ -21,8 +21,7 @@ cannot learn away.
 What is learned here holds for the simulated model and its made-up chances (``fake_llm/simulated.py``), not
 for a real one; and what a solved task is worth, in tokens and seconds, is a person's choice. So small a
 search depends on its seed: with ``META_SEED = 3`` it never comes to reflect. And a difference may be sure
-and yet too small to matter: the interval says both. (Two learners, a simulator and a judge make the
-chapter longer than others.)
+and yet too small to matter: the interval says both.
 
 Departures: the article prints no code. Its closing words (A-146) say what the search is a small case of:
 an agent is no store of what was once learned, it goes on perceiving, acting, and adapting.

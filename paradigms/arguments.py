@@ -16,8 +16,17 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
+#: What the loop gives to rules and views. A maker that is given one in the place of a number was itself taken
+#: for what it makes. By name, since the file of ``Prompt`` imports this one.
+_GIVEN_TO_WHAT_IS_MADE = ("Control", "LoopContext", "Prompt")
+
+
 def require(name: str, number: object, least: int) -> None:
     """Raises ``ValueError`` for what is not a whole number of at least ``least``; ``True`` is none."""
+    kind = type(number).__name__
+    if kind in _GIVEN_TO_WHAT_IS_MADE:
+        told = f"{name} must be a whole number of at least {least}, not a {kind}"
+        raise ValueError(f"{told}: did you forget () after the maker of a rule or a view?")
     if type(number) is not int or number < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, not {number!r}")
 

@@ -3,8 +3,7 @@
 The form is that of Magentic-One (Fourney et al., 2024) and of CrewAI's manager. The task ledger is the plan
 and what workers reported; the progress ledger is a judgement, which a model writes each round: is it done, is
 there progress, who does what next? Nothing in it is taken on trust (``read_ledger``), and whatever becomes of
-a sub-task, there is one report for it (``handed_out``). A team, two ledgers and the loop that keeps them make
-this file longer than others.
+a sub-task, there is one report for it (``handed_out``).
 """
 
 from __future__ import annotations

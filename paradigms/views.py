@@ -13,7 +13,8 @@ named for what it keeps, since the articles' words for them disagree (EX01):
 A ``window`` is what one request may hold, in tokens, and all that is sent counts: system prompt, task,
 working memory, tool definitions, and the turns. All of these views show the latest turn, cut where it is
 too large by itself, and put a mark where turns were left out. History itself is never touched. What does
-not depend on the view cannot be made to fit by it: where that alone is too large, ``ContextOverflow``.
+not depend on the view cannot be made to fit by it: where that leaves no room for the latest turn, not even
+for one that is cut, ``ContextOverflow``.
 
 No view looks at more turns than it shows, so a round costs the same however long the history is.
 """
@@ -41,7 +42,7 @@ from paradigms.prompt import Block, Prompt, View, block
 
 
 class ContextOverflow(ValueError):
-    """The window has no room for a single turn beside what is sent in any case."""
+    """The window has no room for the latest turn, not even cut, beside what is sent in any case."""
 
 
 # --- Turns that are left out, and turns that are cut --------------------------------------------
@@ -143,7 +144,7 @@ def _ends(
     newest = places[-1]
     latest = shortened(turns[newest], room)
     if latest is None:
-        return (left_out(start + 1, newest + 1),)
+        raise _overflow(prompt, window)
     room -= latest.tokens
     head = start + _fitting(turns, places[:-1][:first], room)
     room -= sum([turns[place].tokens for place in range(start, head)])
@@ -153,9 +154,12 @@ def _ends(
 
 
 def _overflow(prompt: Prompt, window: int) -> ContextOverflow:
+    latest = (
+        f"the latest turn of {prompt.turns[-1].tokens} tokens, not even cut," if prompt.turns else "turns"
+    )
     return ContextOverflow(
-        f"system prompt, task, working memory and tools take {prompt.taken} tokens, and a window of "
-        f"{window} has no room for turns beside them: make it larger, or them smaller"
+        f"system prompt, task, working memory and tools take {prompt.taken} tokens, and a window of {window} "
+        f"has no room for {latest} beside them: make it larger, or them smaller"
     )
 
 
@@ -284,21 +288,29 @@ def summarise(window: int, longest: int = 500, by: Summarise = ask_the_model) ->
             kept = max(_fitting(prompt.turns, since[::-1], (room - limit) // 2), 1)
             due = Due(prompt, since[:-kept], summary.text, limit, window)
             if due.places:
-                # For a summary there must be room for it and for a turn, or at least for two marks.
-                if room < 2 * left_out(len(prompt.turns), len(prompt.turns)).tokens:
+                # There must be room for the latest turn, if it is cut, and for two marks.
+                if shortened(prompt.turns[-1], room - 2 * left_out(1, len(prompt.turns)).tokens) is None:
                     raise _overflow(prompt, window)
                 summary = yield from _summarised(due, summary, by)
                 shown = summary.shown()
                 prompt.context.private[view] = summary, shown
         if summary.turns:
-            told = shortened(shown, room // 2) or left_out(1, summary.turns)
-            return (told, *_ends(prompt, window, 0, len(prompt.turns), summary.turns, told.tokens))
+            told, mark = shortened(shown, room // 2), left_out(1, summary.turns)
+            try:
+                return (told or mark, *_after(prompt, window, summary.turns, told or mark))
+            except ContextOverflow:  # the latest turn comes before the summary
+                return (mark, *_after(prompt, window, summary.turns, mark))
         return _ends(prompt, window, 0, len(prompt.turns))
 
     return view
 
 
 NOTHING = Block((), 0)
+
+
+def _after(prompt: Prompt, window: int, start: int, told: Block) -> Sequence[Block]:
+    """The newest turns from ``start`` on, as many as fit beside what is told of those before."""
+    return _ends(prompt, window, 0, len(prompt.turns), start, told.tokens)
 
 
 def _summarised(due: Due, before: Summary, by: Summarise) -> Program[Summary]:

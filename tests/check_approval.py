@@ -38,6 +38,7 @@ from agentloop import (
     drive,
     settle,
 )
+from chapters.ch15_goal_detection import is_yes
 from fake_llm import FakeClock
 from tests.check_toolbox import expect
 
@@ -184,8 +185,7 @@ examples = settings(deadline=None, database=None)
 
 def nothing_dangerous_is_done_without_a_clear_yes(make: Make) -> None:
     """Whatever a person says, the deed is done after a yes, and after nothing else."""
-    unclear = ["", "yes?", "yes, but only the logs", "no", "n", "do not say yes", "[]", "{", "null"]
-    for answer in (*unclear, None, True, 1, {"name": "旧报告.docx"}, ["yes"]):
+    for answer in ("", "yes?", "yes, but only the logs", "no", "n", "do not say yes", "[]", "{", "null"):
         ran = run(make(call_tool, dangerous), Office([answer]), DELETE)
         expect(ran.office.deeds == [], f"the answer was {answer!r}, and {ran.office.deeds} was done")
         expect(not seen(ran)[0].ok, f"the answer was {answer!r}, and the model is told {seen(ran)[0]}")
@@ -194,18 +194,34 @@ def nothing_dangerous_is_done_without_a_clear_yes(make: Make) -> None:
     @given(st.text())
     def check(answer: str) -> None:
         ran = run(make(call_tool, dangerous), Office([answer]), DELETE)
-        if answer.strip().casefold() not in ("yes", "y", "同意", "批准"):
+        if not is_yes(answer):
             expect(ran.office.deeds == [], f"the answer was {answer!r}, and {ran.office.deeds} was done")
 
     check()
 
 
+def an_answer_that_is_no_text_is_told(make: Make) -> None:
+    """A human that returns no text is a mistake: nothing is done, and the caller reads what it returns."""
+    for answer in (None, True, 1, {"name": "旧报告.docx"}, ["yes"]):
+        office = Office([answer])
+        try:
+            ran = run(make(call_tool, dangerous), office, DELETE)
+        except LoopError as error:
+            told = f"a human returned {answer!r}, and the caller is told {error.__cause__!r}"
+            expect(isinstance(error.__cause__, TypeError) and repr(answer) in str(error.__cause__), told)
+        else:
+            expect(False, f"a human returned {answer!r}, and the model is told {seen(ran)[0]}")
+        expect(office.deeds == [], f"a human returned {answer!r}, and {office.deeds} was done")
+
+
 def after_a_yes_it_is_done_once(make: Make) -> None:
-    """Approved, the call runs as it was, and its result is the observation."""
-    for answer in ("yes", " YES\n"):
+    """Approved, in any of the words that the question lists, the call runs as it was, with its result."""
+    for answer in ("yes", " YES\n", "Yes.", "ok", "是", "好。", "同意"):
         ran = run(make(call_tool, dangerous), Office([answer]), DELETE)
         expect(ran.office.deeds == [("delete", "旧报告.docx")], f"after {answer!r}: {ran.office.deeds}")
         expect(seen(ran)[0] == Observation("delete 旧报告.docx: done"), f"after {answer!r}: {seen(ran)[0]}")
+        listed = answer.strip(" \n.。").casefold()
+        expect(listed in ran.office.questions[0], f"{listed} is a yes, and the question does not list it")
 
 
 def what_is_harmless_is_not_asked_for(make: Make) -> None:
@@ -338,14 +354,14 @@ def a_yes_is_for_that_call_only(make: Make) -> None:
 
 
 def a_stop_at_the_question_ends_the_run_at_once(make: Make) -> None:
-    """Ctrl-C where a question stands: HUMAN, nothing more is done, and each call says that it was not run."""
-    ran = run(make(call_tool, dangerous), Office([KeyboardInterrupt()]), DELETE, LOOK)
-    expect(
-        ran.result.stop is StopReason.HUMAN, f"the person stopped it, and it ended: {ran.result.stop.name}"
-    )
-    expect(ran.office.deeds == [], f"the person stopped it, and then {ran.office.deeds} was done")
-    kinds = [each.kind.name for each in seen(ran)]
-    expect(kinds == ["NOT_RUN", "NOT_RUN"], f"nothing was run, and the turn says {kinds}")
+    """Ctrl-C or "stop" where a question stands: HUMAN, no more is done, and each call says so."""
+    for said in (KeyboardInterrupt(), "stop", "Stop.", "停止"):
+        ran = run(make(call_tool, dangerous), Office([said]), DELETE, LOOK)
+        story = f"the person answered {said!r}"
+        expect(ran.result.stop is StopReason.HUMAN, f"{story}, and it ended: {ran.result.stop.name}")
+        expect(ran.office.deeds == [], f"{story}, and then {ran.office.deeds} was done")
+        kinds = [each.kind.name for each in seen(ran)]
+        expect(kinds == ["NOT_RUN", "NOT_RUN"], f"{story}, nothing was run, and the turn says {kinds}")
 
 
 def it_stays_within_its_account(make: Make) -> None:
@@ -428,6 +444,7 @@ def left_at_the_question_it_goes_on_there(make: Make) -> None:
 PROMISES: dict[str, Callable[[Make], None]] = {
     promise.__name__: promise
     for promise in (
+        an_answer_that_is_no_text_is_told,
         after_a_yes_it_is_done_once,
         nothing_dangerous_is_done_without_a_clear_yes,
         what_is_harmless_is_not_asked_for,

@@ -41,6 +41,7 @@ from tests.check_toolbox import expect
 
 Make = Callable[..., Hook]
 TOOLS = ("pay",)
+DECISIONS = ("retry", "stop", "停止")
 
 
 def what_succeeds_disturbs_nobody(make: Make) -> None:
@@ -74,7 +75,7 @@ def anything_else_skips_it(make: Make) -> None:
     """Not a clear ``retry``: it is left, the model hears why, and no guard outside repeats it."""
 
     @examples
-    @given(st.text().filter(lambda text: text.strip().casefold() != "retry"))
+    @given(st.text().filter(lambda text: text.strip(" \t\r\n.!。！").casefold() not in DECISIONS))
     def check(answer: str) -> None:
         office = Office([answer], fails=1)
         ran = run(repeating(3)(make(call_tool, TOOLS)), office, PAY, LOOK)
@@ -126,9 +127,23 @@ def it_stays_within_its_account(make: Make) -> None:
                 f"the first failure was known, and where the second try was refused it says {seen(ran)[0]}"
             )
             expect("closed for a minute" in seen(ran)[0].text, story)
-    interrupt = Interrupt()
-    ran = run(make(call_tool, TOOLS), Office([KeyboardInterrupt()], fails=1), PAY, interrupt=interrupt)
-    expect(ran.result.stop is StopReason.HUMAN, f"the person stopped it: {ran.result.stop.name}")
+    for said in (KeyboardInterrupt(), "stop", "Stop.", "停止"):
+        ran = run(make(call_tool, TOOLS), Office([said], fails=1), PAY, interrupt=Interrupt())
+        story = f"the person answered {said!r}, and it ended with {ran.result.stop.name}, {seen(ran)[0]}"
+        expect(ran.result.stop is StopReason.HUMAN and seen(ran)[0].kind is Kind.UNAVAILABLE, story)
+
+
+def an_answer_that_is_no_text_is_told(make: Make) -> None:
+    """A human that returns no text is a mistake that the caller reads, and no decision."""
+    for answer in (None, True):
+        office = Office([answer], fails=1)
+        try:
+            ran = run(make(call_tool, TOOLS), office, PAY)
+        except LoopError as error:
+            told = f"a human returned {answer!r}, and the caller is told {error.__cause__!r}"
+            expect(isinstance(error.__cause__, TypeError) and repr(answer) in str(error.__cause__), told)
+        else:
+            expect(False, f"a human returned {answer!r}, and the model is told {seen(ran)[0]}")
 
 
 def it_asks_once_however_it_is_wrapped(make: Make) -> None:
@@ -192,6 +207,7 @@ PROMISES: dict[str, Callable[[Any], None]] = {
         anything_else_skips_it,
         a_mistake_of_the_model_is_nobodys_decision,
         nobody_there_ends_the_run,
+        an_answer_that_is_no_text_is_told,
         it_stays_within_its_account,
         it_asks_once_however_it_is_wrapped,
         an_answer_is_used_once,

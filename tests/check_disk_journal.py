@@ -6,6 +6,7 @@ It has what ``Journal`` has, ``close``, and can be used in a ``with`` statement.
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -262,6 +263,25 @@ def what_cannot_be_written_is_named(make: Make) -> None:
                 expect(journal.intents == {(2,): "Do two"}, f"what was begun is {journal.intents}")
 
 
+def another_file_is_left_as_it_is(make: Make) -> None:
+    """A file with other tables, or that is no run at all, is refused, and stays byte for byte as it was."""
+    with folder() as here:
+        database = sqlite3.connect(here / "users")
+        database.execute("CREATE TABLE users (name TEXT)")
+        database.commit()
+        database.close()
+        (here / "letter").write_text("no database " * 100, encoding="utf-8")
+        for name in ("users", "letter"):
+            before = (here / name).read_bytes()
+            try:
+                make(here / name).close()
+            except Exception as error:
+                expect(bool(str(error)), f"{name} is no run, and the error says nothing: {error!r}")
+            else:
+                expect(False, f"{name} is no run, and it was opened as one")
+            expect((here / name).read_bytes() == before, f"{name} is no run, and it was written into")
+
+
 PROMISES: dict[str, Callable[[Make], None]] = {
     promise.__name__: promise
     for promise in (
@@ -270,5 +290,6 @@ PROMISES: dict[str, Callable[[Make], None]] = {
         a_run_goes_on_wherever_its_power_failed,
         a_run_that_was_left_goes_on,
         what_cannot_be_written_is_named,
+        another_file_is_left_as_it_is,
     )
 }

@@ -21,19 +21,18 @@ Parse = Callable[[str, Toolbox], Act | Finish]
 
 
 #: Never run here: a parser needs only their names and parameters.
-TOOLS = Toolbox(
-    {
-        "lookup": lambda topic: "",
-        "weather": lambda city, days=1, note="": "",
-        "run_code": lambda code: "",
-        "length": lambda text: "",
-        "clock": lambda: "",
-        "poll": lambda job: "",
-        "pay": lambda amount: "",
-        "kv.get-item": lambda key: "",
-        "查询": lambda topic: "",
-    }
-)
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "lookup": lambda topic: "",
+    "weather": lambda city, days=1, note="": "",
+    "run_code": lambda code: "",
+    "length": lambda text: "",
+    "clock": lambda: "",
+    "poll": lambda job: "",
+    "pay": lambda amount: "",
+    "kv.get-item": lambda key: "",
+    "查询": lambda topic: "",
+}
+TOOLS = Toolbox(FUNCTIONS)
 
 
 class Call(NamedTuple):

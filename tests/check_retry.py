@@ -166,10 +166,12 @@ def what_would_fail_again_is_tried_once(make: Retry) -> None:
     """A lasting failure (denied, wrong arguments, refused) is tried once and passed on as it came (C09)."""
     for kind in LASTING:
         tried = played(make, [failed(kind), GOOD], idempotent=True)
-        expect(len(tried.at) == 1, f"{kind.name} does not pass, and it was tried {len(tried.at)} times")
+        times = f"and it was tried {len(tried.at)} times, not once"
+        expect(len(tried.at) == 1, f"the tool brought {shown(failed(kind))}, which does not pass, {times}")
         expect(tried.seen == failed(kind), f"{shown(failed(kind))} was passed on as {shown(tried.seen)}")
         tried = played(make, [DOWN, failed(kind), GOOD], idempotent=True)
-        expect(len(tried.at) == 2, f"UNAVAILABLE, then {kind.name}: tried {len(tried.at)} times")
+        times = f"and it was tried {len(tried.at)} times, not twice"
+        expect(len(tried.at) == 2, f"the tool was down, then brought {shown(failed(kind))}, {times}")
         expect(
             tried.seen.kind is kind,
             f"it ended with {kind.name}, and the observation says {shown(tried.seen)}",

@@ -29,9 +29,10 @@ from agentloop import (
     drive,
     worst_case_steps,
 )
+from chapters.ch15_goal_detection import is_yes
 from chapters.ch16_hard_limits import drive_in_pretend_time
 from chapters.ch21_circuit_breaker import CircuitBreakers
-from chapters.ch24_five_failure_modes import Fate, Situation, fate, situation
+from chapters.ch24_five_failure_modes import Fate, Situation, fate, robust_loop, situation
 from fake_llm import FakeClock, FakeModel, flaky_tool, get_weather, stubborn_model
 from fake_llm.storm import Storm, Trouble
 from tests.check_machine import BrokenPromise
@@ -70,10 +71,18 @@ def survived(make: Make, troubles: Iterable[Trouble], seeds: Iterable[int] = ran
             storm = Storm(seed, [trouble])
             result = weathered(make, storm)
             came_to = fate(storm, result)
-            expect(
-                came_to is Fate.RIGHT,
-                f"storm {seed}, in which {trouble.value}, came to {came_to.value}:\n{result.summary}",
-            )
+            if came_to is not Fate.RIGHT:
+                told = f"storm {seed}, in which {trouble.value}, came to {came_to.value}"
+                raise BrokenPromise(f"{told}:\n{came_of(storm, result, seed)}")
+
+
+def came_of(storm: Storm, result: Result, seed: int) -> str:
+    """What a run came to; beside an answer, the one that the same errand has where nothing strikes."""
+    if result.answer is None:
+        return f"{storm.errand.text}\n{result.summary}"
+    calm = Storm(seed, [])
+    right = drive(robust_loop(situation(calm)).run(calm.errand.text), calm.world).answer
+    return f"{storm.errand.text}\n{result.answer!r} was answered, and {right!r} would have been right"
 
 
 def small(tools: Toolbox, clock: FakeClock, **changes: Any) -> Situation:
@@ -255,7 +264,7 @@ def nothing_dangerous_is_done_without_a_yes(make: Make) -> None:
         pays = storm.struck[Trouble.WANTS_TO_PAY]
         asked_for = [question for question in questions if "pay(" in question]
         expect(len(asked_for) == pays, f"{pays} payment wanted, asked for {len(asked_for)} times")
-        allowed = answer.strip().casefold() in ("yes", "y", "同意", "批准") or answer.strip().startswith("{")
+        allowed = is_yes(answer) or answer.strip().startswith("{")
         expect(allowed or not storm.ledger, f"the answer was {answer!r}, and {storm.ledger} was paid")
 
     check()

@@ -7,6 +7,7 @@ The rules of chapter 17 keep more, each its own: see ``check_repetition.py`` and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.stop_rule_worlds import Action, Rule, asked, doing, is_left_alone, ru
 Make = Callable[[], Rule]
 
 STUCK = [doing(Action(result="service unavailable"), said="先查天气。")] * 40
+_NEW = count(1)
 WORK = [
     doing(Action("get_weather", {"city": city}, f"{city}: {sky}"), said=said)
     for city, sky, said in (
@@ -79,19 +81,22 @@ def a_stuck_run_is_stopped(make_rule: Make) -> None:
 
 
 def runs_share_nothing(make_rule: Make) -> None:
-    """A run is judged by what it did itself, whatever others did under the same rule, before or beside."""
+    """A run is judged by what it did itself, whatever others did before or beside, under any rule so made."""
+    # What nobody has done yet, in this promise or another: else "alone" would hold what a rule remembers.
+    stuck_in = f"a place that is new {next(_NEW)}"
+    stuck = [doing(Action(arguments={"city": stuck_in}, result=f"no way to {stuck_in}"), said=stuck_in)] * 40
+    alone = run(make_rule(), stuck).after
+    expect(alone != 1, "a run was stopped after its first round, for what others did: it repeated nothing")
     rule = make_rule()
-    alone = run(make_rule(), STUCK).after
-    for before in ("nothing", "one run", "two runs"):
-        again = run(rule, STUCK).after
-        told = (
-            f"alone a run is stopped after round {alone}; after {before} under the same rule, after {again}"
-        )
+    for under in ("another rule of this maker", "this rule, once", "this rule, twice"):
+        again = run(rule, stuck).after
+        told = f"the first run is stopped after round {alone}, one after others under {under} after {again}"
         expect(again == alone, told)
+    is_left_alone(rule, WORK, "it did something new each round, and only others were stuck")
     sides = LoopContext("one"), LoopContext("two")
-    for number, stuck in enumerate(run(make_rule(), STUCK).result.turns, 1):
+    for number, each in enumerate(run(make_rule(), stuck).result.turns, 1):
         for context in sides:
-            verdict = asked(rule, context, stuck)
+            verdict = asked(rule, context, each)
             due = number == alone
             told = f"alone a run is stopped after round {alone}; of two side by side one heard {verdict!r}"
             expect(isinstance(verdict, StopReason) == due, f"{told} after its round {number}")

@@ -48,6 +48,12 @@ class Shown(NamedTuple):
     def story(self) -> str:
         return f"after {self.turns} turns, of which it shows {self.numbers()}"
 
+    @property
+    def room(self) -> str:
+        """How large the latest turn is, and how much stands beside it, in tokens."""
+        latest, shown = self.prompt.turns[-1].tokens, sum(each.tokens for each in self.blocks)
+        return f"it has {latest} tokens; {shown} are shown, and head and tools take {self.prompt.taken}"
+
     def numbers(self) -> list[int]:
         """The numbers of the turns whose calls are shown, in the order in which they are."""
         return [int(call.id.split("_")[2]) for call in self.calls() if call.id.endswith("_1")]
@@ -69,6 +75,8 @@ def shown(view: View) -> Iterator[Shown]:
 
 def _settled(chosen: Any, length: int) -> Any:
     """The blocks that a view chose; where it asks the world first, it is told "a summary"."""
+    if callable(chosen):
+        raise BrokenPromise("it returned a function: give a finished view (keep_last(2000)), not its maker")
     if not isinstance(chosen, Generator):
         return chosen
     try:
@@ -108,7 +116,8 @@ def calls_and_results_stay_together(view: View) -> None:
 def the_latest_turn_is_shown(view: View) -> None:
     """What the last action brought is in the next prompt, or the model asks for it again (B-10)."""
     for seen in shown(view):
-        expect(not seen.turns or seen.turns in seen.numbers(), f"{seen.story}: the latest is not among them")
+        if seen.turns and seen.turns not in seen.numbers():
+            raise BrokenPromise(f"{seen.story}: the latest is not among them, nor a part of it ({seen.room})")
 
 
 def turns_keep_their_order(view: View) -> None:

@@ -28,15 +28,15 @@ from agentloop import (
     count_tokens,
 )
 from paradigms import function_calling, text_protocol
-from paradigms.prompt import Block, Prompt, View
-from paradigms.views import ContextOverflow
+from paradigms.prompt import Block, Prompt, View, block
+from paradigms.views import ContextOverflow, shortened
 from tests import check_view
 from tests.check_machine import BrokenPromise
 from tests.check_toolbox import expect
 
 ViewOf = Callable[[int], View]
 
-#: Beyond what is sent in any case, a window of so many tokens more is never too small to go on.
+#: Beyond what is sent in any case, and the latest turn cut to nothing, so many tokens are enough to go on.
 ENOUGH = 60
 #: How many effects a view may ask for before it has chosen.
 PATIENCE = 3
@@ -124,6 +124,13 @@ def _named(turn: Turn, number: int) -> Turn:
     return turn._replace(calls=tuple(named))
 
 
+def can_be_shown(
+    turn: Turn, room: int, render: Callable[[Turn], tuple[Message, ...]] = function_calling.render
+) -> bool:
+    """Whether the turn fits into so many tokens, if it is cut."""
+    return shortened(block(*render(_named(turn, 1))), room) is not None
+
+
 def chosen(view: View, prompt: Prompt, answer: Answer, asked: list[CallModel]) -> tuple[Block, ...]:
     """The blocks that a view chose; what it asks the world first is added to ``asked``."""
     choice: Any = view(prompt)
@@ -181,9 +188,24 @@ def a_request_fits_the_window(view_of: ViewOf) -> None:
                     expect(size <= window, f"{seen.story}: a request of its own takes {size}")
         except ContextOverflow:
             head = Prompt(LoopContext(TASK), SYSTEM, tools_tokens).taken
-            expect(window < head + ENOUGH, f"a window of {window} has {window - head} tokens of room: enough")
+            room = window - head - ENOUGH
+            small = all(can_be_shown(each, room, render) for each in history)
+            told = f"a window of {window} has {window - head} tokens of room: enough for {history}, cut"
+            expect(room < 0 or not small, told)
 
     fits()
+
+
+def a_turn_that_cannot_be_shown_is_told(view_of: ViewOf) -> None:
+    """Where the latest turn does not fit, not even cut, ContextOverflow says so: no model is asked blind."""
+    many = Turn("", tuple(ToolCall("look", {}) for _ in range(200)), (Observation("晴" * 90),) * 200)
+    for before in ([], [plain(number) for number in range(1, 20)]):
+        try:
+            *_, last = rounds(view_of(500), 500, [*before, many])
+        except ContextOverflow as overflow:
+            expect("500" in str(overflow), f"{overflow!r} does not name the window of 500")
+            continue
+        raise BrokenPromise(f"{last.story}: the latest turn cannot be shown, and nothing says so")
 
 
 def a_head_that_is_too_large_is_told(view_of: ViewOf) -> None:
@@ -242,7 +264,10 @@ def a_large_result_is_cut_and_marked(view_of: ViewOf) -> None:
 def latest_of(view_of: ViewOf, window: int, call: ToolCall, result: str) -> tuple[Round, str]:
     """What is shown after two small turns and one of this call and result; and what of the result is."""
     history = [plain(1), plain(2), Turn("看一看", (call,), (Observation(result),))]
-    *_, seen = rounds(view_of(window), window, history)
+    try:
+        *_, seen = rounds(view_of(window), window, history)
+    except ContextOverflow as overflow:
+        raise BrokenPromise(f"a large turn would fit, if it were cut, and: {overflow}") from None
     results = [message.content for message in seen.messages if message.call_id == "call_1_3_1"]
     ids = [each.id for message in seen.messages for each in message.calls]
     expect(len(results) == 1 and "call_1_3_1" in ids, f"{seen.story}: the large turn is not shown")
@@ -335,6 +360,7 @@ PROMISES: dict[str, Callable[[ViewOf], None]] = {
     for promise in (
         every_promise_of_a_view,
         a_request_fits_the_window,
+        a_turn_that_cannot_be_shown_is_told,
         a_head_that_is_too_large_is_told,
         what_fits_is_shown_whole,
         the_head_and_the_tools_take_room,

@@ -15,17 +15,42 @@ APPROVAL_FAULTS: tuple[Fault, ...] = (
     ApprovalFault(
         "whatever begins with yes is a yes",
         "decide",
-        old="words.casefold() in YES",
-        new="words.casefold().startswith(YES)",
+        old="word(answer) in YES",
+        new="word(answer).startswith(YES)",
         caught_by="nothing_dangerous_is_done_without_a_clear_yes",
         passes=("after_a_yes_it_is_done_once", "a_refusal_is_the_result_of_that_call_alone"),
     ),
     ApprovalFault(
         "any answer that is not a text is a yes",
+        "word",
+        old="    if not isinstance(answer, str):\n",
+        new="    if not isinstance(answer, str):\n        return 'yes'\n    if False:\n",
+        caught_by="an_answer_that_is_no_text_is_told",
+        passes=("nothing_dangerous_is_done_without_a_clear_yes",),
+    ),
+    ApprovalFault(
+        "an answer that is no text is a silent no",
+        "word",
+        old="    if not isinstance(answer, str):\n",
+        new="    if not isinstance(answer, str):\n        return ''\n    if False:\n",
+        caught_by="an_answer_that_is_no_text_is_told",
+        passes=("nothing_dangerous_is_done_without_a_clear_yes", "nobody_there_is_no_yes"),
+    ),
+    ApprovalFault(
+        "the question promises a stop, and stop is one more no",
+        "_once_approved",
+        old="word(answer) in STOP",
+        new="False",
+        caught_by="a_stop_at_the_question_ends_the_run_at_once",
+        passes=("nothing_dangerous_is_done_without_a_clear_yes",),
+    ),
+    ApprovalFault(
+        "a yes with a full stop is none",
         "decide",
-        old='answer.strip() if isinstance(answer, str) else ""',
-        new='answer.strip() if isinstance(answer, str) else "yes"',
-        caught_by="nothing_dangerous_is_done_without_a_clear_yes",
+        old="word(answer) in YES",
+        new="str(answer).strip().casefold() in YES",
+        caught_by="after_a_yes_it_is_done_once",
+        passes=("nothing_dangerous_is_done_without_a_clear_yes",),
     ),
     ApprovalFault(
         "nobody there is a yes",
@@ -154,8 +179,8 @@ APPROVAL_FAULTS: tuple[Fault, ...] = (
     ApprovalFault(
         "a yes in capitals is none",
         "decide",
-        old="words.casefold() in YES",
-        new="words in YES",
+        old="word(answer) in YES",
+        new='str(answer).strip(" .。\\n") in YES',
         caught_by="after_a_yes_it_is_done_once",
         passes=("nothing_dangerous_is_done_without_a_clear_yes",),
     ),
@@ -283,6 +308,22 @@ CRITICAL_FAULTS: tuple[Fault, ...] = (
         passes=("retry_is_once",),
     ),
     CriticalFault(
+        "the question about a failure promises a stop, and stop is a skip",
+        "critical",
+        old="word(answer) in STOP",
+        new="False",
+        caught_by="it_stays_within_its_account",
+        passes=("retry_is_once", "anything_else_skips_it"),
+    ),
+    CriticalFault(
+        "a decision that is no text is a silent skip",
+        "word",
+        old="    if not isinstance(answer, str):\n",
+        new="    if not isinstance(answer, str):\n        return ''\n    if False:\n",
+        caught_by="an_answer_that_is_no_text_is_told",
+        passes=("retry_is_once", "anything_else_skips_it"),
+    ),
+    CriticalFault(
         "every tool is a critical one",
         "critical",
         old="call.name not in tools or ",
@@ -293,6 +334,14 @@ CRITICAL_FAULTS: tuple[Fault, ...] = (
 )
 
 DISK_FAULTS: tuple[Fault, ...] = (
+    DiskFault(
+        "a table is added to whatever file it is given",
+        "DiskJournal._open",
+        old="        self._refuse_others()\n",
+        new="",
+        caught_by="another_file_is_left_as_it_is",
+        passes=("what_was_recorded_is_read_again",),
+    ),
     DiskFault(
         "K01: what is begun is not written down",
         "DiskJournal.intend",

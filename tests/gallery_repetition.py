@@ -120,6 +120,13 @@ REPETITION_FAULTS: tuple[Fault, ...] = (
         caught_by="runs_share_nothing",
     ),
     RepetitionFault(
+        "a counter of the module counts for all rules",
+        "_Repetition._count",
+        old="step: int) -> None:\n",
+        new="step: int, counts: Any = {}) -> None:\n    self._counts = counts\n",
+        caught_by="runs_share_nothing",
+    ),
+    RepetitionFault(
         "what cannot be written brings the rule down",
         "canonical",
         old="except Exception:",

@@ -17,6 +17,7 @@ from agentloop import (
     CallModel,
     CallTool,
     Control,
+    Effect,
     EventKind,
     Kind,
     Limits,
@@ -327,6 +328,22 @@ def test_a_sleep_moves_the_clock_and_nobody_sleeps() -> None:
         return (yield Sleep(3600.0)).at
 
     assert drive_in_pretend_time(program(), awake, clock, taking(0.0, 0.0)) == clock.now() == 3600.0
+
+
+def test_what_is_not_begun_takes_no_time_and_is_not_asked_how_long() -> None:
+    asked: list[Effect] = []
+
+    def takes(effect: Effect) -> float:
+        asked.append(effect)
+        return 100.0
+
+    def program() -> Any:
+        yield CallTool(ToolCall("get_weather", {"city": "北京"}))
+        late = yield CallTool(ToolCall("get_weather", {"city": "上海"}), deadline=50.0)
+        return late.value.kind, late.at
+
+    came = drive_in_pretend_time(program(), World(tools=TOOLS), FakeClock(), takes)
+    assert came == (Kind.NOT_RUN, 100.0) and len(asked) == 1
 
 
 def test_what_takes_how_long() -> None:

@@ -40,6 +40,7 @@ from chapters.ch07_drivers import drive_async, drive_on_bus
 from chapters.ch18_human_in_the_loop import (
     CriticalToolFailure,
     DiskJournal,
+    NoRun,
     Unwritable,
     approval,
     asked_at_the_door,
@@ -412,6 +413,56 @@ def test_a_call_is_shown_exactly() -> None:
     assert exactly(ToolCall("kv.get-item", {"key": "a\nb"})) == "'kv.get-item'(key='a\\nb')"
     assert exactly(ToolCall("delete", ["all"])) == "delete(arguments=['all'])"  # type: ignore[arg-type]
     assert exactly(ToolCall("f", {1: 2})) == "f(1=2)"  # type: ignore[dict-item]
+
+
+@DRIVERS
+@pytest.mark.parametrize("inline", [True, False])
+def test_any_human_may_stop_the_run_at_either_question(
+    driver: Callable[..., Any], inline: bool, tmp_path: Path
+) -> None:
+    for name, act, fails in (
+        ("approval", approval(call_tool, dangerous), 0),
+        ("critical", critical(call_tool, ["pay"]), 1),
+    ):
+        office = Office(["stop"], fails)
+        world = World(None, office.world.tools, office.human, inline=inline)
+        loop = AgentLoop(reason([PAY]), act)
+        with DiskJournal(tmp_path / name) as journal:
+            result = driven(driver, loop.run("pay"), world, journal)
+        assert result.stop is StopReason.HUMAN and office.deeds == []
+        with DiskJournal(tmp_path / name) as journal:
+            assert drive(loop.run("pay"), World(inline=True), journal) == result
+
+
+def test_an_answer_that_is_no_text_stands_in_the_journal_and_can_be_taken_back() -> None:
+    loop, journal = AgentLoop(reason([DELETE]), approval(call_tool, dangerous)), Journal()
+    for world in (Office([None]).world, World(inline=True)):
+        with pytest.raises(LoopError, match=r"returns what a person said, as text .* it returned None"):
+            drive(loop.run("clean up"), world, journal)
+    office = Office(["yes"])
+    before = journal.rewound(len(journal.outcomes) - 1)
+    assert drive(loop.run("clean up"), office.world, before).answer == "done"
+    assert office.deeds == [("delete", "旧报告.docx")]
+
+
+def test_a_file_that_is_no_run_of_ours_is_told_as_such(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "users")
+    database.executescript("CREATE TABLE users (name TEXT); CREATE VIEW names AS SELECT name FROM users")
+    database.close()
+    database = sqlite3.connect(tmp_path / "other effects")
+    database.execute("CREATE TABLE effects (cause TEXT)")
+    database.close()
+    (tmp_path / "letter").write_text("no database " * 100, encoding="utf-8")
+    for name, told in (
+        ("users", r"this file holds other tables \(names, users\): it is no run of ours"),
+        ("other effects", "cannot be read as a run of ours: no such column"),
+        ("letter", "cannot be read as a run of ours: file is not a database"),
+        (".", "this is a folder, and no run of ours"),
+    ):
+        with pytest.raises(NoRun, match=told):
+            DiskJournal(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere for the journal run\.db"):
+        DiskJournal(tmp_path / "nowhere" / "run.db")
 
 
 @pytest.mark.parametrize(

@@ -358,6 +358,33 @@ def test_numbers_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
         Patience(**wrong)
 
 
+def wrong(value: object) -> Any:
+    """What no type checker would let pass."""
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: retry(wrong(Patience())), "act must be a function"),
+        (lambda: retry(wrong(3)), "act must be a function, not 3"),
+        (
+            lambda: retry(patience=wrong(3)),
+            r"patience must be a Patience, such as Patience\(attempts=3\), not 3",
+        ),
+        (lambda: retry(patience=wrong(Patience)), "patience must be a Patience"),
+        (lambda: retry(idempotent=wrong(["look"])), r"such as tools.is_idempotent\) must be a function"),
+        (lambda: patient(wrong(Patience())), "reason must be a function"),
+        (lambda: patient(print, patience=wrong(3)), "patience must be a Patience"),
+        (lambda: Patience(draw=wrong(0.5)), "Patience.draw must be a function"),
+        (lambda: Patience(wall_clock=wrong(0.5)), "Patience.wall_clock must be a function"),
+    ],
+)
+def test_a_guard_made_wrongly_says_what_would_be_right(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        make()
+
+
 # --- A patient thought ------------------------------------------------------------------------
 
 

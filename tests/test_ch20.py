@@ -328,6 +328,20 @@ def test_EA50_rounds_left_to_the_model_when_a_breaker_has_opened(
     assert rounds_to_change_course(failures, threshold, attempts) == left
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: fallback(call_tool, {"x": ["y"]}),  # type: ignore[dict-item]
+        lambda: fallback(call_tool, ["get_forecast"]),  # type: ignore[arg-type]
+        lambda: fallback(call_tool, {"x": "y"}, only_reads=["x"]),  # type: ignore[arg-type]
+        lambda: fallback({"x": "y"}, {"x": "y"}),  # type: ignore[arg-type]
+    ],
+)
+def test_a_fallback_made_wrongly_says_what_would_be_right(make: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match=r"such as \{'get_weather': 'get_forecast'\}; not|must be a function"):
+        make()
+
+
 @pytest.mark.parametrize("numbers", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
 def test_numbers_that_make_no_sense_are_refused(numbers: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="must be a whole number of at least 1"):

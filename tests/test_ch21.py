@@ -220,8 +220,24 @@ def test_a_recovery_time_is_finite(wrong: Any) -> None:
 def test_what_is_no_act_and_what_are_no_breakers_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="act must be a function"):
         breaker(5, CircuitBreakers())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="breakers.admit must be a function"):
+    with pytest.raises(TypeError, match="takes breakers, such as CircuitBreakers"):
         breaker(call_tool, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes breakers, such as CircuitBreakers"):
+        breaker(call_tool, CircuitBreakers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"settings": 5}, r"settings are Settings, such as Settings\(threshold=5\), not 5"),
+        ({"settings": Settings}, "settings are Settings"),
+        ({"clock": 0.0}, "clock must be a function"),
+        ({"store": {}}, "store is a Store"),
+    ],
+)
+def test_breakers_made_of_something_else_are_refused_and_not_left_closed(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        CircuitBreakers(**given)
 
 
 def test_the_articles_numbers() -> None:

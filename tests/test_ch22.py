@@ -487,6 +487,21 @@ def test_no_hook_remembers_another_run() -> None:
     assert drive(loop.run("?"), world) == drive(loop.run("?"), world)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: consistent(idempotent=["get_weather"]),  # type: ignore[arg-type]
+        lambda: consistent(idempotent=bool, agree=0.5),  # type: ignore[arg-type]
+        lambda: confident(0.7),  # type: ignore[arg-type]
+        lambda: grounded(["26"]),  # type: ignore[arg-type]
+        lambda: corrective(detect="made up"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_guard_made_wrongly_says_what_would_be_right(make: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="must be a function"):
+        make()
+
+
 def test_a_check_and_a_rule_are_programs_that_settle() -> None:
     context = LoopContext("26 度")
     assert drive(settle(grounded(numbers_in)(context, "26")), World(inline=True)) is None

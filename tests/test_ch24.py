@@ -7,12 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from agentloop import (
     Act,
     AgentLoop,
+    Control,
     Finish,
     Kind,
     Limits,
@@ -28,8 +30,10 @@ from agentloop import (
     report,
     settle,
 )
+from chapters.ch16_hard_limits import drive_in_pretend_time
+from chapters.ch17_repetition_and_convergence import repeated_action, warn_first
 from chapters.ch21_circuit_breaker import BreakerState
-from chapters.ch22_hallucination import UNGROUNDED
+from chapters.ch22_hallucination import UNGROUNDED, corrective
 from chapters.ch24_five_failure_modes import (
     ALLOWED,
     BARE,
@@ -51,6 +55,8 @@ from chapters.ch24_five_failure_modes import (
 )
 from chapters.telling import Telling
 from fake_llm import FakeClock
+from fake_llm import storm as storm_module
+from fake_llm.errands import TRAILS, ErrandKind, errands
 from fake_llm.storm import HANG, Storm, Trouble
 from tests.check_robust import PROMISES, check_robust, small, told
 
@@ -121,6 +127,27 @@ def test_only_what_is_brewing_strikes(storms: list[Weathered]) -> None:
     assert all(+each.storm.struck <= Counter(dict.fromkeys(each.storm.brewing, 10**6)) for each in storms)
 
 
+def test_a_value_that_does_not_differ_has_not_struck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Storm, "_otherwise", lambda self, result: result)
+    monkeypatch.setattr(storm_module, "_guess", lambda action, number: action)
+    for trouble in (Trouble.DIFFERS, Trouble.GUESSES):
+        for seed in range(10):
+            storm = Storm(seed, [trouble])
+            loop = robust_loop(situation(storm))
+            drive_in_pretend_time(loop.run(storm.errand.text), storm.world, storm.clock, storm.takes)
+            assert not storm.struck[trouble]
+
+
+def test_what_was_made_up_about_a_lost_thing_is_wrong() -> None:
+    for errand in (each for each in errands() if each.kind is ErrandKind.EXPLORATORY):
+        thing, end = next((thing, trail[-1]) for thing, trail in TRAILS.items() if thing in errand.text)
+        for right in (f"{thing}在{end}。", f" 它现在就在{end}", end, f"{thing}在{end}这里！"):
+            assert errand.is_right(right)
+        for added in ("出门向右走 4711 米。", "出门向右走。", "，大概。"):
+            assert not errand.is_right(f"{thing}在{end}。{added}")
+        assert not errand.is_right(f"{thing}不在{end}。")
+
+
 def test_with_limits_alone_less_than_half_is_right() -> None:
     fates = Counter(weather(seed, BARE).fate for seed in range(100))
     assert fates[Fate.RIGHT] < 50
@@ -185,6 +212,7 @@ def test_an_unknown_exception_ends_the_run_with_its_cause_and_what_was_found() -
     result = raised.value.result
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
     assert (result.stop, result.answer) == (StopReason.ERROR, None)
+    assert fate(storm, result) is Fate.CRASHED, "an ending that nobody chose is not an honest one"
     assert "ask_at(" in result.summary
     assert result.turns[-1].observations[-1].kind is not Kind.RESULT, "the call it happened in is not lost"
 
@@ -193,6 +221,22 @@ def test_the_story_tells_of_it() -> None:
     said = io.StringIO()
     broken(Telling(said))
     assert all(words in said.getvalue() for words in ("a hook raised KeyError", "ERROR: ", "Found so far:"))
+
+
+def test_a_text_in_the_place_of_names_is_told_as_such() -> None:
+    with pytest.raises(TypeError, match=r"such as \('breaker',\), not one text"):
+        robust_loop(situation(Storm(1)), without="breaker")
+
+
+@pytest.mark.parametrize("rule", [repeated_action, corrective])
+def test_a_rules_maker_given_as_a_rule_is_told_so(rule: Any) -> None:
+    with pytest.raises(ValueError, match=r"not a Control: did you forget \(\)"):
+        drive(settle(warn_first(rule)(Control(rounds=1), LoopContext("a task"))), World())
+
+
+def test_a_wrong_answer_is_shown_beside_the_right_one() -> None:
+    with pytest.raises(AssertionError, match=r"was answered, and '.+' would have been right"):
+        PROMISES["an_answer_needs_a_look"](lambda each: robust_loop(each, ("goal check", "facts")))
 
 
 # --- The chart (A-109) ----------------------------------------------------------------------------

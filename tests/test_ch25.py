@@ -121,7 +121,7 @@ def test_X01_every_budget_from_one_to_the_total() -> None:
             answered = [message.call_id for message in seen.messages if message.role == "tool"]
             assert asked == answered and seen.tokens <= window
             shown.add(len(asked))
-    assert shown == {0, 1, 3}, "too large to be cut so far; the latest turn; both turns: never a part of one"
+    assert shown == {1, 3}, "the latest turn; both turns: never a part of one, and never nothing"
 
 
 def test_X04_a_result_of_50_000_characters_and_a_budget_of_500() -> None:
@@ -191,10 +191,12 @@ def test_what_cannot_be_cut_is_shown_or_left_out_whole() -> None:
     assert fitting is not None and fitting.messages[0].calls == strange.messages[0].calls
 
 
-def test_a_turn_that_cannot_be_cut_so_far_is_marked() -> None:
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_turn_that_cannot_be_cut_so_far_is_told_with_the_numbers(view: str) -> None:
     many = Turn("", tuple(ToolCall("look", {}) for _ in range(200)), (Observation("晴" * 90),) * 200)
-    *_, seen = rounds(keep_last(500), 500, [plain(1), many])
-    assert seen.blocks == (left_out(1, 2),)
+    told = r"take 15 tokens, and a window of 500 has no room for the latest turn of \d+ tokens, not even cut"
+    with pytest.raises(ContextOverflow, match=told):
+        list(rounds(VIEWS[view](500), 500, [plain(1), many]))
 
 
 # --- The article's figures --------------------------------------------------------------------

@@ -133,3 +133,11 @@ def test_keep_last_is_what_is_left_without_a_head() -> None:
     *_, last = rounds(keep_last(500), 500, history)
     *_, both = rounds(keep_head_and_tail(1, 100, 500), 500, history)
     assert both.blocks[0] == both.prompt.turns[0] and both.blocks[2:] == last.blocks[2:]
+
+
+def test_a_broken_promise_tells_of_a_makers_mistake_and_of_the_room() -> None:
+    makes_one: Any = lambda prompt: lambda again: again.turns  # noqa: E731
+    with pytest.raises(AssertionError, match="give a finished view"):
+        check_view.PROMISES["it_shows_blocks"](makes_one)
+    with pytest.raises(AssertionError, match=r"it has \d+ tokens; \d+ are shown, and head and tools take"):
+        check_view.PROMISES["the_latest_turn_is_shown"](lambda prompt: prompt.turns[:-1])

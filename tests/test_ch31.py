@@ -244,9 +244,10 @@ def test_EC01_a_process_that_died_while_it_made_the_file_left_nothing_to_refuse(
 
 
 def test_a_folder_and_a_place_that_is_not_there_are_no_checkpoints(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nowhere" / "run.db"):
-        with pytest.raises(IncompatibleCheckpoint, match="unable to open"):
-            Checkpoints(path)
+    with pytest.raises(IncompatibleCheckpoint, match="this is a folder"):
+        Checkpoints(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere"):
+        Checkpoints(tmp_path / "nowhere" / "run.db")
 
 
 # --- Under every driver, and with every kind of program ---------------------------------------

@@ -138,6 +138,8 @@ class Bank:
     def person(self, question: str) -> Any:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         self.clock.advance(100.0)
+        if isinstance(answer, Exception):
+            raise answer.with_traceback(None)
         return answer
 
     def world(self, model: Any = None) -> World:
@@ -238,7 +240,7 @@ wishes = st.lists(st.lists(wish, min_size=1, max_size=3), max_size=4)
 deeds = st.lists(st.sampled_from(["down", "works"]) | st.sampled_from(DEEDS), min_size=1, max_size=8)
 #: In the middle of a call, it is the driver's to say when an interrupt takes effect.
 undisturbed = st.lists(st.sampled_from([deed for deed in DEEDS if deed != "interrupted"]), min_size=1)
-said = st.sampled_from(["yes", "no", '{"amount": 1}', "", "yes, all", None, True])
+said = st.sampled_from(["yes", "no", '{"amount": 1}', "", "yes, all", "stop", OSError("the line is dead")])
 answers: st.SearchStrategy[list[Any]] = st.just(["yes"]) | st.lists(said, min_size=1, max_size=4)
 limits = st.builds(
     Limits,
@@ -251,7 +253,8 @@ limits = st.builds(
     seconds=st.sampled_from([1.0, 10.0, 60.0, 300.0]),
     call_seconds=st.sampled_from([1.0, 30.0]),
 )
-wide = st.just(Limits(rounds=10, tool_calls=500, effects=5000, failures=10, seconds=5000.0))
+GENEROUS = Limits(rounds=10, tool_calls=500, effects=5000, failures=10, seconds=5000.0)
+wide = st.just(GENEROUS)
 
 
 def run(
@@ -322,6 +325,14 @@ def test_what_must_not_happen_twice_happens_once(
     bank = Bank(deeds, ["yes"])
     run(stack, bank, rounds, given_limits)
     assert [count for count in bank.paid.values() if count > 1] == []
+
+
+def test_after_a_doubt_a_retry_lets_no_other_tool_be_asked() -> None:
+    bank = Bank(["lost"], ["yes"])
+    stack = Stack(("breaker", "fallback", "retry"), (), (), (), ())
+    run(stack, bank, [[ToolCall("pay_once", {"amount": 9})]], GENEROUS)
+    assert {tool for tool, _ in bank.calls} == {"pay_once"}
+    assert list(bank.paid.values()) == [1]
 
 
 @thoroughly

@@ -462,7 +462,8 @@ def test_a_do_that_fails_can_be_caught() -> None:
 
 
 def test_an_answer_may_be_anything_but_nothing() -> None:
-    for answer in (0, False, [], {"place": "颐和园"}):
+    answers: tuple[Any, ...] = (0, False, [], {"place": "颐和园"})
+    for answer in answers:
         result = run(AgentLoop(lambda context, answer=answer: Finish(answer)))  # type: ignore[misc]
         assert (result.stop, result.answer) == (StopReason.FINAL_ANSWER, answer)
     for nothing in (None, "", " \t\n\u3000"):
@@ -550,7 +551,9 @@ def test_a_call_that_the_run_ended_in_the_middle_of_is_uncertain_and_the_next_is
 
 
 @pytest.mark.parametrize(
-    "effect", [AskHuman("May I?"), Sleep(1), CallModel((Message("user", "题"),))], ids=lambda each: str(each[0])
+    "effect",
+    [AskHuman("May I?"), Sleep(1), CallModel((Message("user", "题"),))],
+    ids=lambda each: str(each[0]),
 )
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_a_call_that_was_only_spoken_of_is_not_uncertain(effect: Any, interrupted: bool) -> None:
