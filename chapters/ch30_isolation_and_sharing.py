@@ -56,7 +56,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import queue
 import sqlite3
 import tempfile
 import threading
@@ -64,7 +63,7 @@ import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from types import NoneType
@@ -74,7 +73,6 @@ from agentloop import (
     CREW,
     Act,
     AgentLoop,
-    Away,
     CallModel,
     Finish,
     LoopContext,
@@ -126,16 +124,32 @@ def run_many(tasks: Iterable[Any], executor: Executor, office: Office) -> list[E
 
 
 async def gather_many(tasks: Iterable[Any], office: Office) -> list[Ended]:
-    """``run_many`` on this event loop, without a thread: the office's world has ``async def`` functions."""
+    """``run_many`` on this event loop, without a thread: the office's world has ``async def`` functions.
+
+    Cancelled, it ends every run with HUMAN first.
+    """
 
     async def run(task: Any) -> Ended:
         try:
             program, world = office(task)
             return ended(task, await drive_async(program, world))
-        except (Exception, SystemExit, Away) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():  # not only an office says so
+                raise
             return went_wrong(task, error)
 
-    return await asyncio.gather(*[run(task) for task in tasks])
+    offices = list(tasks)
+    async with asyncio.TaskGroup() as group:  # whatever ends it, no run goes on behind it
+        runs = [group.create_task(run(task)) for task in offices]
+    return [each.result() for each in runs]
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that asks."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def run_one(office: Office, task: Any) -> Ended:
@@ -143,7 +157,9 @@ def run_one(office: Office, task: Any) -> Ended:
     try:
         program, world = office(task)
         return ended(task, drive(program, world))
-    except (Exception, SystemExit, Away) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what is no Exception would take a process with it, and so the pool
         return went_wrong(task, error)
 
 
@@ -157,7 +173,11 @@ def ended(task: Any, result: Any) -> Ended:
 def went_wrong(task: Any, error: BaseException) -> Ended:
     """An exception in words: the thing itself might not survive the way, and take a pool down with it."""
     stop = error.result.stop if isinstance(error, LoopError) else None
-    return Ended(task, None, stop, "".join(traceback.format_exception_only(error)).strip())
+    try:
+        problem = "".join(traceback.format_exception_only(error)).strip()
+    except Exception:  # what an exception says of itself may be anything
+        problem = type(error).__name__
+    return Ended(task, None, stop, problem)
 
 
 def is_plain(value: Any) -> bool:
@@ -202,15 +222,16 @@ class ConnectionPool:
         if size < 1:
             raise ValueError(f"a pool has at least 1 connection, not {size!r}")
         self._connect, self._size, self._patience = connect, size, patience
-        self._free: queue.LifoQueue[Any] = queue.LifoQueue()
-        for _ in range(size):
-            self._free.put(None)  # a place whose connection is not open yet
+        self._free: list[Any] = [None] * size  # a place whose connection is not open yet is ``None``
+        self._closed = False
+        self._changed = threading.Condition()
 
     @contextmanager
     def lent(self) -> Iterator[Any]:
         """Borrow a connection: what was done is committed at the end, and undone where the block raises.
 
         Waits up to ``patience`` seconds for one, then raises ``Unavailable``: a tool has done nothing yet.
+        Raises ``RuntimeError`` once the pool is closed.
         """
         connection = self._take()
         try:
@@ -224,20 +245,40 @@ class ConnectionPool:
                 broken.close()
             raise
         finally:
-            self._free.put(connection)
+            self._give_back(connection)
 
     def close(self) -> None:
-        """Wait for every borrower and close all; nothing is lent from then on."""
-        for _ in range(self._size):
-            connection = self._take()
-            if connection is not None:
-                connection.close()
+        """Lend nothing from now on, and close all: what is lent, when it comes back. May be called twice.
+
+        Waits up to ``patience`` seconds for the borrowers, then raises ``Unavailable``.
+        """
+        with self._changed:
+            self._closed, idle = True, self._free
+            self._free = []
+            for connection in idle:
+                self._give_back(connection)
+            if not self._changed.wait_for(lambda: len(self._free) == self._size, self._patience):
+                lent = self._size - len(self._free)
+                raise Unavailable(
+                    f"{lent} of {self._size} connections are lent, and closed when they come back"
+                )
 
     def _take(self) -> Any:
-        try:
-            return self._free.get(timeout=self._patience)
-        except queue.Empty:
-            raise Unavailable(f"none of {self._size} connections came free in {self._patience:g} s") from None
+        with self._changed:
+            self._changed.wait_for(lambda: self._free or self._closed, self._patience)
+            if self._closed:
+                raise RuntimeError("the pool is closed: nothing is lent any more")
+            if not self._free:
+                raise Unavailable(f"none of {self._size} connections came free in {self._patience:g} s")
+            return self._free.pop()
+
+    def _give_back(self, connection: Any) -> None:
+        with self._changed:
+            if self._closed and connection is not None:
+                connection.close()
+                connection = None
+            self._free.append(connection)
+            self._changed.notify_all()
 
 
 class _Abandoned(Exception):
@@ -259,31 +300,29 @@ class Cache:
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """The entry, computed if need be. Blocks: on an event loop use ``get_async``."""
-        entry, is_ours = self._entry(key)
-        if is_ours:
-            with self._computing(key, entry):
-                entry.set_result(compute())
-        elif not wait([entry], self._patience).done:
-            self._forget(key, entry)
-            return self.get(key, compute)
-        try:
-            return entry.result()
-        except _Abandoned:
-            return self.get(key, compute)
+        while True:
+            entry, is_ours = self._entry(key)
+            if is_ours:
+                with self._computing(key, entry):
+                    entry.set_result(compute())
+            elif not wait([entry], self._patience).done:
+                self._forget(key, entry)
+                continue
+            with suppress(_Abandoned):
+                return entry.result()
 
     async def get_async(self, key: Hashable, compute: Callable[[], Awaitable[Any]]) -> Any:
         """``get`` for coroutines: whoever waits holds up nobody else."""
-        entry, is_ours = self._entry(key)
-        if is_ours:
-            with self._computing(key, entry):
-                entry.set_result(await compute())
-        elif not await _done(entry, self._patience):
-            self._forget(key, entry)
-            return await self.get_async(key, compute)
-        try:
-            return entry.result()
-        except _Abandoned:
-            return await self.get_async(key, compute)
+        while True:
+            entry, is_ours = self._entry(key)
+            if is_ours:
+                with self._computing(key, entry):
+                    entry.set_result(await compute())
+            elif not await _done(entry, self._patience):
+                self._forget(key, entry)
+                continue
+            with suppress(_Abandoned):
+                return entry.result()
 
     def _entry(self, key: Hashable) -> tuple[Future[Any], bool]:
         """The entry of a key, and whether it is new, and so for whoever asked to compute."""

@@ -146,6 +146,7 @@ class Inbox:
 Carry = Callable[[Letter], Iterable[int]]
 
 POST = "post office"
+NO_ANSWER = "Not delivered: the letter that is done is the answer, and yours says nothing. Write the answer."
 
 
 def at_once(letter: Letter) -> Iterable[int]:
@@ -185,6 +186,9 @@ class PostOffice:
             self.ended = BrokenOff.MESSAGES
             return
         to, text, done = draft
+        if done and not text.strip():
+            self.send(POST, Draft(sender, NO_ANSWER))
+            return
         self._sent[sender, to] += 1
         letter = Letter(sender, to, self._sent[sender, to], text, done)
         self.letters.append(letter)
@@ -311,10 +315,16 @@ class Conversation:
         drafts = yield from settle(self.agents[name](letter, earlier))
         sent = len(office.letters)
         for draft in drafts if isinstance(drafts, Iterable) else [drafts]:
-            if not isinstance(draft, Draft):
+            if not _is_draft(draft):
                 raise TypeError(f"{name} must answer with a list of Draft(to, text), not with {draft!r}")
             office.send(name, draft)
+            if office.ended is not None:  # of drafts there may be no end
+                break
         return [letter, *(each for each in office.letters[sent:] if each.sender == name)]
+
+
+def _is_draft(value: object) -> bool:
+    return isinstance(value, Draft) and all(isinstance(each, str) for each in (value.to, value.text))
 
 
 def _ending(office: PostOffice) -> Transcript:

@@ -70,6 +70,7 @@ from agentloop import (
     call_text,
     call_tool,
     drive,
+    not_begun,
     on_one_line,
     settle,
 )
@@ -292,19 +293,30 @@ def sharing(
     So loops that share a world, and its one toolbox, each sign what they write. It is an effect like
     any other, and no tool call: no tool of the world is asked.
     """
-    tools = Toolbox(board_tools(board, writer))
+    tools = Toolbox(board_tools(board, writer), idempotent=["read_board"])
 
     def shared(call: ToolCall) -> Program[Observation]:
         if call.name not in tools.names:
             seen: Observation = yield from settle(act(call))
             return seen
+        only_reads = tools.is_idempotent(call.name)
+        asked = Do(f"{writer}: {call_text(call)}", lambda: tools.execute(call), repeatable=only_reads)
         try:
-            seen = (yield Do(f"{writer}: {call_text(call)}", lambda: tools.execute(call))).value
+            seen = (yield asked).value
         except EffectFailed as failure:
-            return Observation(f"{failure}; whether it was written is not known", False, Kind.UNCERTAIN)
+            return _without_end(asked, str(failure))
         return seen
 
     return shared
+
+
+def _without_end(asked: Do, text: str) -> Observation:
+    """What is to be told of a call of the board whose end nobody saw."""
+    if text.endswith(not_begun(asked).text):
+        return Observation(text, False, Kind.NOT_RUN)
+    if asked.repeatable:
+        return Observation(text, False, Kind.UNAVAILABLE)
+    return Observation(f"{text}; whether it was written is not known", False, Kind.UNCERTAIN)
 
 
 # --- The story --------------------------------------------------------------------------------

@@ -57,6 +57,8 @@ from agentloop import (
     STOPPED_BY_A_PERSON,
     Act,
     AgentLoop,
+    AskHuman,
+    Away,
     CallModel,
     Do,
     Effect,
@@ -90,7 +92,7 @@ from agentloop import (
 from chapters.ch33_shared_state import REPLACE, Board, Conflict, Snapshot, read, write
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeClock, FakeModel, readable
-from paradigms.arguments import is_number
+from paradigms.arguments import is_number, require_seconds
 from paradigms.orchestrator import object_in
 from paradigms.prompt import block, think
 from paradigms.text_protocol import render
@@ -114,23 +116,48 @@ def drive_in_turn(
     """Run a program in simulated time: of all that is under way, what is done first comes first.
 
     ``takes(effect)`` is how long an effect lasts, in seconds of ``clock``; a ``Sleep`` lasts as long as it
-    says. What lasts longer than it may is left behind on time, and not done.
+    says. What lasts longer than it may is left behind on time, and not done. A person's time is not the
+    run's where nothing else is under way, and what goes on beside one who is ``Away`` goes on first.
     """
     stage = Stage(program, journal, world.may_repeat)
     time, order = RunClock(clock.now, stage.at), itertools.count()
-    under_way: list[tuple[float, int, Strand, Callable[[], Any]]] = []
-    waiting = stage.waiting
+    under_way: list[_UnderWay] = []
+    unanswered: list[_UnderWay] = []
+    waiting, away = stage.waiting, Away()
     while not stage.finished:
         for strand in waiting:
-            seconds, what_comes = _begun(strand, stage, world, time.now(), takes)
-            heapq.heappush(under_way, (clock.now() + seconds, next(order), strand, what_comes))
-        done_at, _, strand, what_comes = heapq.heappop(under_way)
-        clock.advance(max(done_at - clock.now(), 0.0))
+            since = time.now()
+            seconds, what_comes = _begun(strand, stage, world, since, takes)
+            begun = _UnderWay(clock.now() + seconds, next(order), since, strand, what_comes)
+            heapq.heappush(under_way, begun)
         stopped = interrupt is not None and interrupt.raised
-        value = STOPPED_BY_A_PERSON if stopped else what_comes()
-        waiting = stage.deliver(strand, value, time.now())
+        if not under_way:
+            if not stopped:
+                raise away
+            under_way, unanswered = unanswered, []
+        done = heapq.heappop(under_way)
+        clock.advance(max(done.done_at - clock.now(), 0.0))
+        came: Any = None
+        try:
+            came = STOPPED_BY_A_PERSON if stopped else done.what_comes()
+        except Away as nobody:
+            away = nobody
+            unanswered.append(done)
+        if all(type(each.strand.effect) is AskHuman for each in (done, *under_way)):
+            time.stood_still(max(done.since, stage.at))
+        waiting = [] if done in unanswered else stage.deliver(done.strand, came, time.now())
     result: T = stage.result
     return result
+
+
+class _UnderWay(NamedTuple):
+    """An effect that was begun: until when, in time of the world, and since when, in the run's."""
+
+    done_at: float
+    number: int
+    since: float
+    strand: Strand
+    what_comes: Callable[[], Any]
 
 
 def _begun(
@@ -216,9 +243,7 @@ def controlling(
     No model is asked. A command is obeyed from the second in which it stands on the board, for as long
     as it is good; then the safe goal takes its place.
     """
-    steps = round(period / TICK)
-    if steps < 1:
-        raise ValueError(f"a period holds at least one tick of {TICK:g} s, not {period!r} s")
+    steps = _ticks(period)
 
     def reason(context: LoopContext) -> Program[Act | Finish]:
         look = Do("read thermometer and command", lambda: (sense(), board.entry("command")), repeatable=True)
@@ -235,6 +260,14 @@ def controlling(
         return Act((ToolCall("heat", {"power": thermostat(inside, goal), "seconds": HOLD}),))
 
     return reason
+
+
+def _ticks(period: float) -> int:
+    require_seconds("a period", period)
+    steps = round(period / TICK)
+    if steps < 1:
+        raise ValueError(f"a period holds at least one tick of {TICK:g} s, not {period!r} s")
+    return steps
 
 
 def thermostat(inside: float, goal: Command) -> float:
@@ -258,7 +291,7 @@ def paced(
 
 def execution_loop(reason: Reason, period: float = PERIOD) -> AgentLoop:
     """The loop of one period. Its limits are those of a period, and nothing of it is left afterwards."""
-    steps = round(period / TICK)
+    steps = _ticks(period)
     limits = Limits(rounds=steps + 1, tool_calls=steps, effects=3 * steps + 10, seconds=2 * period)
     return AgentLoop(reason, paced(TICK), limits=limits)
 
@@ -351,6 +384,7 @@ def two_layers(
     ``situation`` is what the strategy is told each time, beside the time and the last reports. Whatever
     becomes of one, the other goes on as long as it has reason to. All is on one account.
     """
+    require_seconds("the horizon", horizon)
     if not 0 < period <= horizon:
         raise ValueError(f"a shift holds at least one period, not {horizon!r} s of periods of {period!r} s")
     log = _Log()

@@ -24,8 +24,8 @@ down (chapter 18: outcomes as text), version compatibility (版本兼容), and d
   does as that version did: ``if life.version == 1: ...``.
 - **Lives**, since a run of months would be replayed from its first day. A journal cannot be cut: the program
   that is replayed needs each outcome. So the program ends, at a point of its own choosing, with ``return
-  (yield from hand_on(state))``, and begins again from that state with an empty journal; the old one lies in
-  the table ``past``. Ids go on where they were, so that no tool takes a new call for an old one; what was
+  HandedOn(state)``, and begins again from that state with an empty journal; the old one lies in the table
+  ``past``. Ids go on where they were, so that no tool takes a new call for an old one; what was
   spent stays spent, so that limits hold over all lives; and the new life is begun by the version of today,
   so that what was done for an old one can be deleted some day.
 
@@ -47,7 +47,7 @@ Sleep, pause              a timer                   wakes it after days, without
 Together                  activities side by side   runs them on many workers
 lease and token           the task queue            takes one completion of each task, refuses late ones
 version, life.version     patched, versioning       routes old runs to old workers too
-hand_on                   continue-as-new           begins the new run under the same name
+HandedOn                  continue-as-new           begins the new run under the same name
 ProgramChanged            a non-determinism error   finds it in tests too, by replaying old histories
 ========================  ========================  =======================================================
 
@@ -158,7 +158,10 @@ class Life(NamedTuple):
 
 
 class HandedOn(NamedTuple):
-    """What a life ends with where another one follows."""
+    """What a life ends with where another one follows, at a point where all that matters is in ``state``.
+
+    Only the outermost program hands on. ``spent`` is filled in when the account has paid for it.
+    """
 
     state: Any
     spent: Control = Control()
@@ -330,7 +333,8 @@ class DurableRun(DiskJournal):
         Its journal begins with one outcome: the number at which loops go on, and the run's time.
         """
         state, spent = self._dumped(handed.state), self._dumped(handed.spent)
-        loops = [each.value for _, asked, each in self.outcomes if asked.startswith("Start ")]
+        begun = [each.value for _, asked, each in self.outcomes if asked.startswith("Start ")]
+        loops = [number for number in begun if type(number) is int]  # the others were stopped by a person
         _, _, last = self.outcomes[-1]
         with self._hold(in_hand=True):
             self.database.execute("INSERT INTO past SELECT life.number, effects.* FROM life, effects")
@@ -347,15 +351,6 @@ class DurableRun(DiskJournal):
 
 
 # --- Lives ------------------------------------------------------------------------------------
-
-
-def hand_on(state: Any) -> Program[HandedOn]:
-    """End this life, at a point where all that matters is in ``state``: ``return (yield from hand_on(s))``.
-
-    It is an effect like any other, so that lives are bounded too. Only the outermost program hands on.
-    """
-    yield Do("hand on", lambda: None, repeatable=True)
-    return HandedOn(state)
 
 
 def live(
@@ -390,9 +385,13 @@ def one_life(life: Life, make: Make, limits: Limits) -> Program[Any]:
     if not isinstance(came, HandedOn):
         account.end(EventKind.ANSWER_GIVEN)
         return came
-    if account.control.effects == life.spent.effects:
-        raise TypeError("a life hands on with `return (yield from hand_on(state))`")
+    yield from within(account, _handing_on())
     return came._replace(spent=account.control)
+
+
+def _handing_on() -> Program[None]:
+    """An effect like any other: lives are bounded too, and an account that has ended begins no other."""
+    yield Do("hand on", lambda: None, repeatable=True)
 
 
 def _name(number: int) -> str:
@@ -644,7 +643,7 @@ def waiting_for_snow(clock: FakeClock, mornings_a_life: int) -> Make:
             result = yield from loop.run(f"第 {morning} 天：{asked}")
             if result.answer is None or "下雪了" in result.answer:
                 return result
-        return (yield from hand_on(first + mornings_a_life))
+        return HandedOn(first + mornings_a_life)
 
     return make
 

@@ -108,8 +108,8 @@ def _known(question: str, right: str) -> Errand:
 def _lost(thing: str) -> Errand:
     start, *_, end = TRAILS[thing]
     text = f"{thing}不见了，最后有人在{start}见过它。它现在在哪里？"
-    named = partial(re.findall, "|".join(PRICES))
-    return Errand(ErrandKind.EXPLORATORY, text, lambda answer: named(answer) == [end])
+    says_so = partial(re.fullmatch, rf"(({thing}|它)?(现在)?(就?在)?{end}(这里|那里)?[。.!！]?)")
+    return Errand(ErrandKind.EXPLORATORY, text, lambda answer: says_so(answer.strip()) is not None)
 
 
 def _tickets(counts: dict[str, int]) -> Errand:

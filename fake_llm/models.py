@@ -93,7 +93,11 @@ class ScriptEnded(BaseException):
     """
 
     def __init__(self, replies: int, request: CallModel) -> None:
-        super().__init__(
+        super().__init__(replies, request)  # with which it is made again where it travels to another process
+
+    def __str__(self) -> str:
+        replies, request = self.args
+        return (
             f"the script has ended: it holds {replies} replies, and the model was asked once more. "
             f"The last message was {on_one_line(_latest(request))!r}"
         )

@@ -101,10 +101,13 @@ class Storm:
 
     def strikes(self, trouble: Trouble, chance: float) -> bool:
         """Whether a trouble happens now; if so, it is counted."""
-        if trouble not in self.brewing or self._draw.random() >= chance:
-            return False
-        self.struck[trouble] += 1
-        return True
+        comes = self.comes(trouble, chance)
+        self.struck[trouble] += comes
+        return comes
+
+    def comes(self, trouble: Trouble, chance: float) -> bool:
+        """Whether a trouble comes up now; whoever asks counts it, if it really changes something."""
+        return trouble in self.brewing and self._draw.random() < chance
 
     def pick(self, choices: Sequence[Any]) -> Any:
         return self._draw.choice(choices)
@@ -142,8 +145,10 @@ class Storm:
             if self.strikes(Trouble.NONSENSE, OFTEN):
                 return self.pick(NONSENSE)
             result = self._unless_it_flickers(run)
-            if self.strikes(Trouble.DIFFERS, OFTEN):
-                result = self._otherwise(result)
+            if self.comes(Trouble.DIFFERS, OFTEN):
+                told = self._otherwise(result)
+                self.struck[Trouble.DIFFERS] += told != result
+                result = told
             if self.strikes(Trouble.HUGE, OFTEN):
                 result = f"{result}\n{ADVERTISEMENT * 400}"
             return result
@@ -247,8 +252,10 @@ class _Mind:
         if action.startswith("Finish["):
             if "No observation shows" not in latest and storm.strikes(Trouble.EMBROIDERS, 1.0):
                 return _said(f"{action[:-1]}出门向右走 4711 米。]")
-        elif storm.strikes(Trouble.GUESSES, OFTEN):
-            return _said(_guess(action, storm.pick(range(1, 10_000))), sure=0.3)
+        elif storm.comes(Trouble.GUESSES, OFTEN):
+            guess = _guess(action, storm.pick(range(1, 10_000)))
+            storm.struck[Trouble.GUESSES] += guess != action
+            return _said(guess, sure=0.3)
         return _said(action)
 
     def _searching(self, request: CallModel, seen: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -231,6 +232,40 @@ def who_is_cancelled_passes_its_turn_on(make: Make) -> None:
     expect(found == wanted, f"the one who computed was cancelled, and what came to all four is {found}")
 
 
+def a_turn_is_passed_on_any_number_of_times(make: Make) -> None:
+    """Of many who wait, one after the other is cancelled when it computes; no stack grows with that."""
+    depths: list[int] = []
+
+    async def hang() -> str:
+        depths.append(_depth())
+        await asyncio.Event().wait()
+        return "never"
+
+    async def main() -> Any:
+        cache = make()
+        asks = [asyncio.create_task(cache.get_async("北京", hang)) for _ in range(50)]
+        for ask in asks:
+            computing = len(depths)
+            while len(depths) == computing:
+                await asyncio.sleep(0)
+            ask.cancel()
+        await asyncio.wait(asks)
+        return [told(ask) for ask in asks]
+
+    found = asyncio.run(main())
+    expect(found == ["cancelled"] * 50, f"fifty were cancelled in turn, and what came of them is {found}")
+    deep = max(depths) - min(depths)
+    expect(deep < 10, f"the turn was passed on 49 times, and the last one computed {deep} calls deeper")
+
+
+def _depth() -> int:
+    """How many calls whoever asks is in."""
+    frame, count = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
 def who_stops_waiting_stops_nobody_else(make: Make) -> None:
     """Of those who wait for an entry, one is cancelled; the entry is computed, and the others have it."""
 
@@ -289,6 +324,7 @@ PROMISES: dict[str, Callable[[Make], None]] = {
         coroutines_compute_it_once,
         a_failure_in_a_coroutine_is_not_kept,
         who_is_cancelled_passes_its_turn_on,
+        a_turn_is_passed_on_any_number_of_times,
         who_stops_waiting_stops_nobody_else,
         threads_and_coroutines_share_an_entry,
     )

@@ -80,6 +80,69 @@ def a_letter_that_is_done_ends_it(make: Make) -> None:
         transcript.letters[-1].text == "3", f"after the letter that was done came {transcript.letters[-1]}"
     )
 
+    def opening(letter: Letter, earlier: tuple[Letter, ...]) -> list[Draft]:
+        return [Draft("丙", "慢慢来"), Draft("丁", "就这样？")]
+
+    def slow(letter: Letter, earlier: tuple[Letter, ...]) -> Program[list[Draft]]:
+        yield Sleep(9)
+        return [Draft("甲", "还有")]
+
+    def quick(letter: Letter, earlier: tuple[Letter, ...]) -> list[Draft]:
+        return [Draft("甲", "就这样", True)]
+
+    transcript = converse(make, {"甲": opening, "乙": silent, "丙": slow, "丁": quick})
+    last = transcript.letters[-1].text
+    expect(last == "就这样", f"one was done while another one was writing, and the last letter is {last!r}")
+
+
+def a_letter_that_is_done_says_something(make: Make) -> None:
+    """An empty letter that is done is no answer: its writer is told so, and may write it."""
+    for nothing in ("", " \n"):
+        told: list[str] = []
+
+        def hasty(
+            letter: Letter, earlier: tuple[Letter, ...], nothing: str = nothing, told: list[str] = told
+        ) -> list[Draft]:
+            told.append(letter.text)
+            return [Draft("乙", nothing if letter.sender == "乙" else "定稿", True)]
+
+        transcript = converse(make, {"甲": hasty, "乙": silent})
+        came = (transcript.stop, transcript.answer)
+        expect(came == (StopReason.FINAL_ANSWER, "定稿"), f"{nothing!r}, then '定稿', was done: {came}")
+        expect(len(told) == 2 and "answer" in told[1], f"its writer was told {told[1:]}")
+
+    def empty(letter: Letter, earlier: tuple[Letter, ...]) -> list[Draft]:
+        return [Draft("乙", "", True)]
+
+    reason = converse(make, {"甲": empty, "乙": silent}, messages=5).stop
+    expect(reason is BrokenOff.MESSAGES, f"whoever only ever says nothing ended with {reason.name}")
+
+
+def letters_without_end_are_enough_at_the_bound(make: Make) -> None:
+    """A behaviour that would write for ever is asked for no more when all is over."""
+    for done in (False, True):
+        written = [0]
+
+        def endless(
+            letter: Letter, earlier: tuple[Letter, ...], done: bool = done, written: list[int] = written
+        ) -> Iterable[Draft]:
+            while written[0] < 1000:  # as good as for ever
+                written[0] += 1
+                yield Draft("乙", "还有", done and written[0] == 3)
+
+        def writing(*given: Any, endless: Callable[..., Iterable[Draft]] = endless) -> Iterable[Draft]:
+            return map(_itself, endless(*given))  # a generator would be taken for a program of effects
+
+        transcript = converse(make, {"甲": writing, "乙": silent}, messages=9)
+        due = 4 if done else 9
+        sent = len(transcript.letters)
+        expect(sent == due, f"{due} letters were to be sent, and {sent} were: {transcript.stop.name}")
+        expect(written[0] <= due, f"of {due} letters that could be sent, {written[0]} were written")
+
+
+def _itself(draft: Draft) -> Draft:
+    return draft
+
 
 def a_word_ends_nothing(make: Make) -> None:
     """What a letter says does not end a conversation, whatever words it holds (M01)."""
@@ -255,14 +318,27 @@ def a_bug_in_an_agent_reaches_the_caller(make: Make) -> None:
     def forgetful(letter: Letter, earlier: tuple[Letter, ...]) -> Any:
         return None
 
+    def wordless(letter: Letter, earlier: tuple[Letter, ...]) -> Any:
+        return [Draft("乙", None, True)]  # type: ignore[arg-type]
+
+    def to_many(letter: Letter, earlier: tuple[Letter, ...]) -> Any:
+        return [Draft(["甲", "乙"], "你们好")]  # type: ignore[arg-type]
+
     wrong: tuple[tuple[Behaviour, type[Exception]], ...] = (
         (broken, ZeroDivisionError),
         (forgetful, TypeError),
+        (wordless, TypeError),
+        (to_many, TypeError),
     )
     for answer, error in wrong:
         try:
             transcript = converse(make, {"甲": answer, "乙": silent})
-        except error:
+        except Exception as told:
+            due = (
+                error.__name__ if error is not TypeError else "TypeError: 甲 must answer with a list of Draft"
+            )
+            found = f"{type(told).__name__}: {told}"
+            expect(found.startswith(due), f"what it raised is {found}, and {due} was due")
             continue
         expect(False, f"a behaviour was to raise {error.__name__}, and it ended with {transcript.stop.name}")
 
@@ -348,6 +424,8 @@ PROMISES: dict[str, Callable[[Make], None]] = {
     promise.__name__: promise
     for promise in (
         a_letter_that_is_done_ends_it,
+        a_letter_that_is_done_says_something,
+        letters_without_end_are_enough_at_the_bound,
         a_word_ends_nothing,
         polite_agents_end_at_the_bound_on_messages,
         where_all_wait_it_is_over,

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import (
+    AskHuman,
+    Away,
     CallModel,
     Do,
     Effect,
@@ -119,6 +121,54 @@ def a_person_stops_it(drive_in_turn: DriveInTurn) -> None:
     expect(isinstance(ends[1], Exception), f"stopped by a person, the sleeper came to {ends[1]}")
 
 
+def who_is_away_holds_up_nobody(drive_in_turn: DriveInTurn) -> None:
+    """Where a person is away, what goes on beside goes on; then the run is left, or ended by a person."""
+
+    def away(question: str) -> str:
+        raise Away("later")
+
+    def asking() -> Program[str]:
+        return str((yield AskHuman("May I?")).value)
+
+    for stops in (False, True):
+        woken, interrupt = list[tuple[str, float]](), Interrupt()
+
+        def beside(stops: bool = stops, interrupt: Interrupt = interrupt) -> Program[None]:
+            yield Sleep(30)
+            yield Do("stop, or not", interrupt.set if stops else int)
+
+        program = side_by_side(asking(), asleep("beside", 5, 4, woken), beside())
+        try:
+            ends = drive_in_turn(program, World(human=away, inline=True), FakeClock(), interrupt=interrupt)
+        except Away:
+            expect(not stops, "a person was away, another one stopped the run, and it was left")
+        else:
+            expect(stops, f"nobody has answered, and the run ended with {ends}")
+        expect(len(woken) == 4, f"a person is away, and who sleeps beside woke {len(woken)} times, not 4")
+
+
+def a_persons_time_is_not_the_runs(drive_in_turn: DriveInTurn) -> None:
+    """While nothing but a person is waited for, the run's time stands still; beside others it goes on."""
+    clock = FakeClock()
+
+    def slow(question: str) -> str:
+        clock.advance(1000)
+        return "yes"
+
+    def asking() -> Program[float]:
+        yield AskHuman("May I?")
+        return (yield Sleep(1)).at
+
+    def takes(effect: Effect) -> float:
+        return 500.0 * isinstance(effect, AskHuman)
+
+    world = World(human=slow, inline=True)
+    at = drive_in_turn(bounded(asking(), Limits(seconds=1e6)), world, clock, takes)
+    expect(at == 1.0, f"a person took their time, then it slept for 1 s, and the run's time is {at} s")
+    ends = drive_in_turn(side_by_side(asking(), asleep("beside", 2000, 1, [])), world, FakeClock(), takes)
+    expect(ends[1] == 2000.0, f"beside a question it slept for 2000 s, and woke at {ends[1]} s")
+
+
 def a_journal_gives_it_again(drive_in_turn: DriveInTurn) -> None:
     """Broken off anywhere and driven again on its journal, it comes to the same at the same time."""
     journal = Journal()
@@ -142,6 +192,8 @@ PROMISES: dict[str, Callable[[DriveInTurn], None]] = {
         who_thinks_holds_up_nobody,
         what_lasts_too_long_is_left_behind_and_not_done,
         a_person_stops_it,
+        who_is_away_holds_up_nobody,
+        a_persons_time_is_not_the_runs,
         a_journal_gives_it_again,
     )
 }

@@ -44,7 +44,7 @@ from agentloop import (
     perform,
 )
 from chapters.ch31_checkpoints import AlreadyRunning, IncompatibleCheckpoint
-from chapters.ch36_durable_loops import HandedOn, LeaseLost, Life, hand_on, live, one_life
+from chapters.ch36_durable_loops import HandedOn, LeaseLost, Life, live, one_life
 from fake_llm import FakeClock
 from tests.check_disk_journal import examples, folder
 from tests.check_toolbox import expect
@@ -104,7 +104,7 @@ def shopping(lives: int) -> Callable[[Life], Program[Any]]:
         yield Sleep(1.0)
         seen += (yield Together((called("look", at="tea"), called("pay", amount=life.number)))).value
         if life.number < lives:
-            return (yield from hand_on(seen))
+            return HandedOn(seen)
         return seen
 
     return make
@@ -541,7 +541,7 @@ def numbering(life: Life) -> Program[Any]:
     numbers = list(life.state or ())
     result = yield from AgentLoop(reason).run("pay")
     numbers += [call.id for turn in result.turns for call in turn.calls]
-    return (yield from hand_on(numbers)) if life.number < 4 else numbers
+    return HandedOn(numbers) if life.number < 4 else numbers
 
 
 def loops_of_later_lives_have_other_ids(make: Make) -> None:
@@ -563,14 +563,24 @@ def limits_hold_over_all_lives(make: Make) -> None:
             return "for ever"  # far beyond all limits; a version that forgets them must end here too
         yield CallModel((Message("user", "go on"),))
         yield CallTool(ToolCall("look", {"at": "tea"}))
-        return (yield from hand_on(None))
+        return HandedOn(None)
 
-    for limits, spent in (
-        (Limits(model_calls=5), 5),
-        (Limits(tool_calls=5), 6),
-        (Limits(effects=16), 6),
-        (Limits(tokens=551), 6),
-        (Limits(cost=0.625), 5),
+    def thinking(life: Life) -> Program[Any]:
+        if life.number > 20:
+            return "for ever"
+        yield CallModel((Message("user", "go on"),))
+        return HandedOn(None)  # the request before it is paid for, too
+
+    for program, limits, spent in (
+        (endless, Limits(model_calls=5), 5),
+        (endless, Limits(tool_calls=5), 6),
+        (endless, Limits(effects=16), 6),
+        (endless, Limits(tokens=551), 6),
+        (endless, Limits(cost=0.625), 5),
+        (thinking, Limits(model_calls=5), 5),
+        (thinking, Limits(effects=16), 8),
+        (thinking, Limits(tokens=551), 6),
+        (thinking, Limits(cost=0.625), 5),
     ):
         with folder() as here:
             asked, shop = [0], Shop()
@@ -582,7 +592,7 @@ def limits_hold_over_all_lives(make: Make) -> None:
             for _ in range(2):  # the second time it goes on with what is there, and nothing is left
                 try:
                     with make(here / "run.db", "one", clock=FakeClock().now) as run:
-                        came = live(run, endless, World(model, shop.world.tools, inline=True), limits)
+                        came = live(run, program, World(model, shop.world.tools, inline=True), limits)
                 except LimitReached:
                     continue
                 expect(False, f"{limits}: {asked[0]} requests were made, and it went on {came}")
@@ -612,7 +622,7 @@ def what_cannot_be_handed_on_leaves_the_life_as_it_was(make: Make) -> None:
 
         def bad(life: Life) -> Program[Any]:
             yield Do("something", lambda: 1)
-            return (yield from hand_on({"lock": threading.Lock()}))
+            return HandedOn({"lock": threading.Lock()})
 
         for _ in range(2):
             try:

@@ -207,7 +207,7 @@ def what_was_done_is_kept_and_what_failed_is_undone(make: Make) -> None:
 
 
 def closing_waits_for_borrowers_and_closes_all(make: Make) -> None:
-    """``close`` waits for what is lent, closes every connection, and nothing is lent any more."""
+    """``close`` waits for what is lent, and closes every connection."""
     opened = Opened()
     pool = make(opened, 2, patience=PATIENCE)
     borrowed, closing = threading.Event(), threading.Event()
@@ -225,6 +225,8 @@ def closing_waits_for_borrowers_and_closes_all(make: Make) -> None:
         pass
     closer = threading.Thread(target=pool.close, daemon=True)
     closer.start()
+    closer.join(SHORT)
+    expect(closer.is_alive(), "a connection is still lent, and ``close`` has come back")
     closing.set()
     borrower.join(PATIENCE)
     closer.join(PATIENCE)
@@ -232,6 +234,48 @@ def closing_waits_for_borrowers_and_closes_all(make: Make) -> None:
     expect(left == 0, f"the pool is closed, and {left} of {len(opened.all)} connections are open")
     used = [each.ended for each in opened.all]
     expect(all(each[-1] == "close" for each in used), f"after it was closed, one was used: {used}")
+
+
+def a_closed_pool_says_so_at_once(make: Make) -> None:
+    """Who comes to a closed pool is told at once, and not that it may pass; closing twice is no fault."""
+    for size in (1, 2):
+        opened = Opened()
+        pool = make(opened, size, patience=SHORT)
+        borrow(pool)
+        for _ in range(2):
+            try:
+                pool.close()
+            except Exception as error:
+                raise BrokenPromise(f"nothing is lent, and close says {error!r}") from error
+            try:
+                with pool.lent():
+                    raise BrokenPromise("the pool is closed, and a connection was lent")
+            except Unavailable as error:
+                story = f"the pool is closed for good, and who waits for it is told that it may pass: {error}"
+                raise BrokenPromise(story) from error
+            except RuntimeError as told:
+                expect("closed" in str(told), f"the pool is closed, and a borrower is told: {told}")
+        expect(len(opened.all) == 1, f"one connection was needed, and {len(opened.all)} were opened")
+
+
+def what_comes_back_late_is_closed(make: Make) -> None:
+    """Who keeps a connection for longer than ``close`` waits: it is closed when it comes back."""
+    for fails in (False, True):
+        opened = Opened()
+        pool = make(opened, 3, patience=SHORT)
+        try:
+            with pool.lent(), pool.lent() as late:
+                try:
+                    pool.close()
+                except Unavailable:
+                    pass
+                expect(late.is_open, "a connection was closed in its borrower's hands")
+                if fails:
+                    raise Oops
+        except Oops:
+            pass
+        left = sum(each.is_open for each in opened.all)
+        expect(left == 0, f"the pool was closed, all came back, and {left} connections are open")
 
 
 def a_size_below_one_is_refused(make: Make) -> None:
@@ -255,6 +299,8 @@ PROMISES: dict[str, Callable[[Make], None]] = {
         a_broken_one_is_not_lent_again,
         what_was_done_is_kept_and_what_failed_is_undone,
         closing_waits_for_borrowers_and_closes_all,
+        a_closed_pool_says_so_at_once,
+        what_comes_back_late_is_closed,
         a_size_below_one_is_refused,
     )
 }

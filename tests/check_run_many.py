@@ -7,6 +7,7 @@ promises one by one. No executor here needs another process: ``Abroad`` looks at
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -43,6 +44,13 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
+class NoException(BaseException):
+    """What is no ``Exception``, and could not be made again elsewhere."""
+
+    def __init__(self, *, need: str) -> None:
+        super().__init__()
+
+
 def answering(task: str, answer: Any) -> tuple[Program[Any], World]:
     """An office whose loop answers at once."""
     return AgentLoop(lambda context: Finish(answer)).run(task), World(inline=True)
@@ -58,6 +66,14 @@ def office(task: str) -> tuple[Program[Any], World]:
         raise Away()
     if task == "unspeakable":
         raise Unspeakable(1, 2)
+    if task == "no exception":
+        raise NoException(need="a name")
+    if task == "cancelled":
+        raise asyncio.CancelledError
+    if task == "odd":
+        odd = SyntaxError("odd", ("a file", 1, 2, "a line"))
+        odd.text = 17  # type: ignore[assignment]
+        raise odd
     if task == "never":
         loop = AgentLoop(lambda context: Act((ToolCall("look", {}),)), limits=Limits(rounds=2))
         return loop.run(task), World(inline=True)
@@ -82,7 +98,7 @@ def came(run_many: RunMany, tasks: Any, executor: Executor, how: Callable[..., A
     """What ``run_many`` returns, as plain tuples."""
     try:
         return [tuple(each) for each in run_many(tasks, executor, how)]
-    except (Exception, SystemExit, Away) as error:
+    except BaseException as error:
         story = f"for the tasks {tasks!r} it raised {type(error).__name__}, and all results are lost"
         raise BrokenPromise(story) from error
 
@@ -235,6 +251,9 @@ def a_failing_task_loses_nothing(run_many: RunMany) -> None:
         ("exit", "SystemExit"),
         ("away", "Away"),
         ("unspeakable", "Unspeakable"),
+        ("no exception", "NoException"),
+        ("cancelled", "CancelledError"),
+        ("odd", "SyntaxError"),
     ):
         first, wrong, last = came(run_many, ["北京", task, "上海"], Here())
         expect([first, last] == good("北京", "上海"), f"beside {task!r} there came {first} and {last}")
@@ -266,7 +285,8 @@ def what_is_sent_can_travel(run_many: RunMany) -> None:
 def what_comes_back_can_travel(run_many: RunMany) -> None:
     """What comes back is data, whatever went wrong: an exception may not survive the way."""
     abroad = Abroad()
-    came(run_many, ["raise", "bug", "never", "unspeakable", "exit"], abroad)
+    tasks = ["raise", "bug", "never", "unspeakable", "exit", "no exception", "cancelled", "odd"]
+    came(run_many, tasks, abroad)
     expect(not abroad.complaints, "; ".join(abroad.complaints))
 
 

@@ -103,6 +103,30 @@ INBOX_FAULTS: tuple[Fault, ...] = (
 
 CONVERSATION_FAULTS: tuple[Fault, ...] = (
     ConversationFault(
+        "an empty letter is an answer",
+        "PostOffice.send",
+        old="if done and not text.strip():",
+        new="if False:",
+        caught_by="a_letter_that_is_done_says_something",
+        passes=("a_letter_that_is_done_ends_it", "a_word_ends_nothing"),
+    ),
+    ConversationFault(
+        "all that somebody writes is read before it is asked whether all is over",
+        "Conversation._answered",
+        old="if office.ended is not None:",
+        new="if False:",
+        caught_by="letters_without_end_are_enough_at_the_bound",
+        passes=("polite_agents_end_at_the_bound_on_messages", "a_letter_that_is_done_ends_it"),
+    ),
+    ConversationFault(
+        "whatever is called a draft is sent",
+        "_is_draft",
+        old=" and all(isinstance(each, str) for each in (value.to, value.text))",
+        new="",
+        caught_by="a_bug_in_an_agent_reaches_the_caller",
+        passes=("a_letter_that_is_done_says_something",),
+    ),
+    ConversationFault(
         "a letter that is done is one among others",
         "PostOffice.send",
         old="    if done:\n        self.ended = letter\n    elif to",

@@ -39,12 +39,20 @@ MANY_FAULTS: tuple[Fault, ...] = (
         passes=("it_tells_of_each_task_in_order", "a_failing_task_loses_nothing"),
     ),
     ManyFault(
-        "the words of an exception are asked of it alone",
+        "an exception that cannot be told is another one",
         "went_wrong",
-        old='"".join(traceback.format_exception_only(error)).strip()',
-        new='f"{type(error).__name__}: {error}"',
+        old="except Exception:",
+        new="except KeyError:",
         caught_by="a_failing_task_loses_nothing",
         passes=("a_bug_ends_its_run_with_an_error",),
+    ),
+    ManyFault(
+        "what is no Exception takes its worker with it",
+        "run_one",
+        old="except BaseException as error:",
+        new="except Exception as error:",
+        caught_by="what_comes_back_can_travel",
+        passes=("a_bug_ends_its_run_with_an_error", "a_worker_that_dies_takes_nothing_that_was_done"),
     ),
     ManyFault(
         "a bug in a hook has no ending",
@@ -154,7 +162,7 @@ _GIVEN_BACK = """\
             broken.close()
         raise
     finally:
-        self._free.put(connection)
+        self._give_back(connection)
 """
 _YIELDED = "        yield connection\n        connection.commit()\n"
 
@@ -171,7 +179,7 @@ POOL_FAULTS: tuple[Fault, ...] = (
         "it is back in the pool while it is still used",
         "ConnectionPool.lent",
         old=_YIELDED + _GIVEN_BACK,
-        new="        self._free.put(connection)\n" + _YIELDED + "    finally:\n        pass\n",
+        new="        self._give_back(connection)\n" + _YIELDED + "    finally:\n        pass\n",
         caught_by="no_more_than_the_size_are_lent",
         passes=("it_opens_one_when_it_is_needed",),
     ),
@@ -187,7 +195,7 @@ POOL_FAULTS: tuple[Fault, ...] = (
         "it is taken back where nothing failed",
         "ConnectionPool.lent",
         old=_GIVEN_BACK,
-        new="        self._free.put(connection)\n    finally:\n        pass\n",
+        new="        self._give_back(connection)\n    finally:\n        pass\n",
         caught_by="it_is_taken_back_after_a_failure",
         passes=("it_opens_one_when_it_is_needed", "no_more_than_the_size_are_lent"),
     ),
@@ -210,7 +218,7 @@ POOL_FAULTS: tuple[Fault, ...] = (
         "            pass\n"
         "        raise\n"
         "    finally:\n"
-        "        self._free.put(connection)\n",
+        "        self._give_back(connection)\n",
         caught_by="a_broken_one_is_not_lent_again",
         passes=("what_was_done_is_kept_and_what_failed_is_undone", "it_is_taken_back_after_a_failure"),
     ),
@@ -225,10 +233,26 @@ POOL_FAULTS: tuple[Fault, ...] = (
     PoolFault(
         "closed without waiting for borrowers",
         "ConnectionPool.close",
-        old="for _ in range(self._size):",
-        new="while not self._free.empty():",
+        old="if not self._changed.wait_for(lambda: len(self._free) == self._size, self._patience):",
+        new="if False:",
         caught_by="closing_waits_for_borrowers_and_closes_all",
         passes=("what_was_done_is_kept_and_what_failed_is_undone",),
+    ),
+    PoolFault(
+        "who comes to a closed pool waits in vain",
+        "ConnectionPool._take",
+        old="if self._closed:",
+        new="if False:",
+        caught_by="a_closed_pool_says_so_at_once",
+        passes=("closing_waits_for_borrowers_and_closes_all",),
+    ),
+    PoolFault(
+        "what comes back late is kept for the next",
+        "ConnectionPool._give_back",
+        old="if self._closed and connection is not None:",
+        new="if self._closed and connection is not None and len(self._free) < self._size - 1:",
+        caught_by="what_comes_back_late_is_closed",
+        passes=("a_closed_pool_says_so_at_once",),
     ),
     PoolFault(
         "a pool of nothing, for which everybody waits",
@@ -241,20 +265,20 @@ POOL_FAULTS: tuple[Fault, ...] = (
 )
 
 _KEPT = """\
-        with self._computing(key, entry):
-            entry.set_result(compute())
+            with self._computing(key, entry):
+                entry.set_result(compute())
 """
 
 CACHE_FAULTS: tuple[Fault, ...] = (
     CacheFault(
         "look first, and compute where nothing is there (check-then-act)",
         "Cache.get",
-        old="    entry, is_ours = self._entry(key)\n",
+        old="    while True:\n",
         new="    if key not in self._entries or not self._entries[key].done():\n"
         "        value, entry = compute(), Future()\n"
         "        entry.set_result(value)\n"
         "        self._entries[key] = entry\n"
-        "    entry, is_ours = self._entry(key)\n",
+        "    while True:\n",
         caught_by="threads_compute_it_once",
         passes=("what_is_there_is_not_computed_again", "entries_do_not_wait_for_each_other"),
     ),
@@ -270,7 +294,9 @@ CACHE_FAULTS: tuple[Fault, ...] = (
         "one computes at a time, whatever the key",
         "Cache.get",
         old=_KEPT,
-        new="        with self._lock:\n            value = compute()\n        entry.set_result(value)\n",
+        new="            with self._lock:\n"
+        "                value = compute()\n"
+        "            entry.set_result(value)\n",
         caught_by="entries_do_not_wait_for_each_other",
         passes=("what_is_there_is_not_computed_again",),
     ),
@@ -293,12 +319,12 @@ CACHE_FAULTS: tuple[Fault, ...] = (
     CacheFault(
         "coroutines look first, and compute where nothing is there",
         "Cache.get_async",
-        old="    entry, is_ours = self._entry(key)\n",
+        old="    while True:\n",
         new="    if key not in self._entries or not self._entries[key].done():\n"
         "        value, entry = await compute(), Future()\n"
         "        entry.set_result(value)\n"
         "        self._entries[key] = entry\n"
-        "    entry, is_ours = self._entry(key)\n",
+        "    while True:\n",
         caught_by="coroutines_compute_it_once",
         passes=("threads_compute_it_once", "what_is_there_is_not_computed_again"),
     ),
@@ -319,6 +345,15 @@ CACHE_FAULTS: tuple[Fault, ...] = (
         passes=("a_failure_in_a_coroutine_is_not_kept", "coroutines_compute_it_once"),
     ),
     CacheFault(
+        "each turn that is passed on is a call deeper",
+        "Cache.get_async",
+        old="with suppress(_Abandoned):\n            return entry.result()",
+        new="try:\n            return entry.result()\n        except _Abandoned:\n"
+        "            return await self.get_async(key, compute)",
+        caught_by="a_turn_is_passed_on_any_number_of_times",
+        passes=("who_is_cancelled_passes_its_turn_on",),
+    ),
+    CacheFault(
         "who stops waiting cancels the entry",
         "_done",
         old="asyncio.wait([waiting], timeout=seconds)",
@@ -329,8 +364,8 @@ CACHE_FAULTS: tuple[Fault, ...] = (
     CacheFault(
         "coroutines have entries of their own",
         "Cache.get_async",
-        old="    entry, is_ours = self._entry(key)\n",
-        new="    key = ('async', key)\n    entry, is_ours = self._entry(key)\n",
+        old="    while True:\n",
+        new="    key = ('async', key)\n    while True:\n",
         caught_by="threads_and_coroutines_share_an_entry",
         passes=("coroutines_compute_it_once", "threads_compute_it_once"),
     ),

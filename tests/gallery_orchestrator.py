@@ -287,8 +287,8 @@ IN_TURN_FAULTS: tuple[Fault, ...] = (
     InTurnFault(
         "everybody waits while one thinks",
         "drive_in_turn",
-        old="seconds, what_comes = _begun(strand, stage, world, time.now(), takes)",
-        new="seconds, what_comes = _begun(strand, stage, world, time.now(), takes)\n"
+        old="seconds, what_comes = _begun(strand, stage, world, since, takes)",
+        new="seconds, what_comes = _begun(strand, stage, world, since, takes)\n"
         "            clock.advance(seconds if seconds == 7.5 else 0)",
         caught_by="who_thinks_holds_up_nobody",
         passes=("what_is_done_first_comes_first",),
@@ -308,6 +308,22 @@ IN_TURN_FAULTS: tuple[Fault, ...] = (
         new="False",
         caught_by="a_person_stops_it",
         passes=("what_is_done_first_comes_first",),
+    ),
+    InTurnFault(
+        "all leave with the one who is away",
+        "drive_in_turn",
+        old="except Away as nobody:",
+        new="except ZeroDivisionError as nobody:",
+        caught_by="who_is_away_holds_up_nobody",
+        passes=("what_is_done_first_comes_first", "a_person_stops_it"),
+    ),
+    InTurnFault(
+        "a person's time is the run's",
+        "drive_in_turn",
+        old="time.stood_still(max(done.since, stage.at))",
+        new="pass",
+        caught_by="a_persons_time_is_not_the_runs",
+        passes=("who_is_away_holds_up_nobody", "what_is_done_first_comes_first"),
     ),
     InTurnFault(
         "a resumed run begins at nought",

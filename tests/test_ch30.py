@@ -21,10 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import (
+    Act,
     AgentLoop,
     CallModel,
     CallTool,
     Do,
+    Finish,
     Journal,
     Kind,
     Program,
@@ -57,7 +59,7 @@ from chapters.ch30_isolation_and_sharing import (
     schedule,
 )
 from chapters.telling import Telling
-from fake_llm import FakeClock, get_weather
+from fake_llm import FakeClock, ScriptedModel, get_weather
 from fake_llm.tools import WEATHER
 from paradigms.react import react
 from tests import check_cache, check_pool, check_run_many
@@ -161,7 +163,7 @@ def test_a_thousand_visitors_on_threads_and_on_an_event_loop(town: Town) -> None
 
 
 def test_gather_many_tells_of_failures_as_run_many_does() -> None:
-    tasks = ["北京", "raise", "bug", "never", "exit", "away", "unspeakable", ""]
+    tasks = ["北京", "raise", "bug", "never", "exit", "away", "unspeakable", "no exception", "odd", ""]
     with ThreadPoolExecutor(2) as threads:
         assert asyncio.run(gather_many(tasks, office)) == run_many(tasks, threads, office)
 
@@ -179,6 +181,28 @@ def test_gather_many_side_by_side_with_async_models() -> None:
     tasks = [f"第 {number} 位" for number in range(50)]
     found = asyncio.run(gather_many(tasks, waiting))
     assert [each.answer for each in found] == tasks
+
+
+def test_gather_many_leaves_no_run_behind_when_one_breaks() -> None:
+    paid: list[str] = []
+
+    async def pay(who: str) -> str:
+        await asyncio.sleep(0)
+        paid.append(who)
+        return "ok"
+
+    def paying(task: str) -> tuple[Program[Any], World]:
+        if task == "too short":
+            return AgentLoop(react(Toolbox([]))).run(task), World(ScriptedModel([]), inline=True)
+        if task == "cancelled":
+            raise asyncio.CancelledError
+        call = Act((ToolCall("pay", {"who": task}),))
+        loop = AgentLoop(lambda context: Finish("done") if context.turns else call)
+        return loop.run(task), World(tools=Toolbox([pay]), inline=True)
+
+    first, short, cancelled, last = asyncio.run(gather_many(["甲", "too short", "cancelled", "乙"], paying))
+    assert [first.answer, last.answer] == ["done", "done"] and paid == ["甲", "乙"]
+    assert "ScriptEnded" in short.problem and "CancelledError" in cancelled.problem
 
 
 def test_cancelling_gather_many_ends_each_run() -> None:
@@ -201,10 +225,9 @@ def test_cancelling_gather_many_ends_each_run() -> None:
         gathering.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gathering
-        await asyncio.sleep(0)
+        assert [stop for stop in ended if stop] == [StopReason.HUMAN] * 3, "it waits for their end"
 
     asyncio.run(main())
-    assert [stop for stop in ended if stop] == [StopReason.HUMAN] * 3
 
 
 # --- Processes, and other machines --------------------------------------------------------------

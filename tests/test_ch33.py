@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import (
+    Act,
     AgentLoop,
     EffectFailed,
     Finish,
@@ -59,7 +60,7 @@ from chapters.ch33_shared_state import (
     update,
     write,
 )
-from fake_llm import FakeModel, ScriptedModel, calls, get_weather
+from fake_llm import FakeClock, FakeModel, ScriptedModel, calls, get_weather
 from paradigms.function_calling import function_calling
 from tests import check_board, check_update
 from tests.check_update import ENOUGH, driven, one_more
@@ -466,6 +467,34 @@ def test_a_board_that_does_not_answer_leaves_it_uncertain() -> None:
     seen = drive(loop.run("写"), again, broken).turns[0].observations[0]
     assert (seen.ok, seen.kind) == (False, Kind.UNCERTAIN) and "not known" in seen.text
     assert clock == [1]
+
+
+def test_a_write_that_was_never_begun_is_not_in_doubt() -> None:
+    board, clock = Board({"k": REPLACE}), FakeClock()
+
+    def reason(context: LoopContext) -> Act:
+        clock.advance(400)
+        writing = ToolCall("write_board", {"key": "k", "value": 1, "version": 0})
+        return Act((writing, ToolCall("read_board", {})))
+
+    loop = AgentLoop(reason, sharing(board=board, writer="甲"), limits=Limits(seconds=300))
+    result = drive(loop.run("写"), World(clock=clock.now, inline=True))
+    assert [seen.kind for seen in result.turns[0].observations] == [Kind.NOT_RUN] * 2
+    assert board.read().version == 0
+
+
+def test_a_read_that_broke_off_is_done_again() -> None:
+    board = Board({"k": REPLACE})
+    model = ScriptedModel([calls(("read_board", {})), "x"])
+    loop = AgentLoop(function_calling(Toolbox([])), sharing(board=board, writer="甲"))
+    journal = Journal()
+    result = drive(loop.run("读"), World(model, inline=True), journal)
+    at = next(n for n, (_, asked, _) in enumerate(journal.outcomes) if asked.startswith("Do 甲"))
+    address, asked, _ = journal.outcomes[at]
+    broken = journal.rewound(at)
+    broken.intend(address, asked)
+    again = drive(loop.run("读"), World(ScriptedModel(["x"]), inline=True), broken)
+    assert again.turns == result.turns
 
 
 def test_a_person_stops_all_who_write() -> None:

@@ -222,6 +222,17 @@ def test_a_shift_holds_a_period(period: float, horizon: float) -> None:
         controlling(plant.sense, plant.board, 0.2)
 
 
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0, -5])
+def test_periods_and_horizons_are_finite(seconds: float) -> None:
+    plant = Plant()
+    with pytest.raises(ValueError, match="a finite number of seconds above 0"):
+        next(two_layers(plant.strategy, plant.execution, plant.board, period=20, horizon=seconds))
+    with pytest.raises(ValueError, match="a finite number of seconds above 0"):
+        controlling(plant.sense, plant.board, seconds)
+    with pytest.raises(ValueError, match="a finite number of seconds above 0"):
+        execution_loop(plant.execution.reason, seconds)
+
+
 def test_a_pace_is_a_guard_like_any_other() -> None:
     clock = FakeClock()
     world = World(None, Toolbox({"beat": lambda: "beat"}), sleep=clock.sleep, clock=clock.now, inline=True)

@@ -22,6 +22,9 @@ from agentloop import (
     AskHuman,
     Away,
     CallTool,
+    Do,
+    Failure,
+    Finish,
     Interrupt,
     Kind,
     LimitReached,
@@ -31,6 +34,7 @@ from agentloop import (
     Program,
     ProgramChanged,
     StopReason,
+    Together,
     Toolbox,
     ToolCall,
     World,
@@ -48,7 +52,6 @@ from chapters.ch36_durable_loops import (
     LeaseLost,
     Life,
     StaleToken,
-    hand_on,
     inquiry,
     live,
     mornings,
@@ -122,7 +125,7 @@ class Counter(Shop):
         act = repeating(3)(inquiry(call_tool, receipt))
         call = ToolCall("pay", {"amount": life.number}, f"call_{life.number}")
         seen = [*(life.state or ()), (yield from act(call))]
-        return (yield from hand_on(seen)) if life.number < 3 else seen
+        return HandedOn(seen) if life.number < 3 else seen
 
 
 def receipt(call: ToolCall) -> Program[Observation | None]:
@@ -483,11 +486,11 @@ def test_a_program_out_of_allowance_keeps_what_it_has(here: Path) -> None:
         seen = list(life.state or ())
         try:
             seen.append((yield CallTool(ToolCall("look", {"at": "tea"}))).value.text)
-            return (yield from hand_on(seen))
         except LimitReached as ended:
             return seen, ended.reason
+        return HandedOn(seen)
 
-    for effects, looked in ((5, 3), (6, 3), (7, 4)):
+    for effects, looked in ((4, 2), (6, 3)):
         path = here / f"{effects}.db"
         for _ in range(2):
             with DurableRun(path, "one", clock=lambda: 0.0) as run:
@@ -495,16 +498,60 @@ def test_a_program_out_of_allowance_keeps_what_it_has(here: Path) -> None:
                 assert came == (["tea is there"] * looked, StopReason.EFFECTS)
 
 
-def test_a_life_that_hands_on_for_nothing_is_refused(here: Path) -> None:
+def test_where_no_allowance_is_left_for_handing_on_more_of_it_goes_on(here: Path) -> None:
+    shop = Shop()
+    for effects in (3, 3, 4, 5):  # a look and a handing on in each life
+        with DurableRun(here / "run.db", "one", clock=lambda: 0.0) as run:
+            with pytest.raises(LimitReached) as ended:
+                live(run, looking, shop.world, Limits(effects=effects))
+            assert (ended.value.reason, run.life.number) == (StopReason.EFFECTS, effects // 2 + 1)
+    with DurableRun(here / "run.db", "one", clock=lambda: 0.0) as run:
+        assert live(run, looking, shop.world) == 4
+    assert len(shop.deeds) == 4
+
+
+def looking(life: Life) -> Program[Any]:
+    """One look in each of four lives."""
+    yield CallTool(ToolCall("look", {"at": "tea"}))
+    return HandedOn(None) if life.number < 4 else life.number
+
+
+def test_a_life_that_hands_on_for_nothing_pays_for_it(here: Path) -> None:
     def idle(life: Life) -> Program[Any]:
         return HandedOn(life.state)
         yield
 
-    with (
-        DurableRun(here / "run.db", "one", clock=lambda: 0.0) as run,
-        pytest.raises(TypeError, match="yield from hand_on"),
-    ):
-        live(run, idle, World(inline=True))
+    with DurableRun(here / "run.db", "one", clock=lambda: 0.0) as run:
+        with pytest.raises(LimitReached) as ended:
+            live(run, idle, World(inline=True), Limits(effects=5))
+        assert (ended.value.reason, run.life.number) == (StopReason.EFFECTS, 6)
+
+
+def test_a_run_that_a_person_has_ended_is_not_handed_on(here: Path) -> None:
+    interrupt = Interrupt()
+
+    def child() -> Program[Any]:
+        interrupt.set()
+        return (yield from AgentLoop(lambda context: Finish("x")).run("a part"))
+
+    def stopped(life: Life) -> Program[Any]:
+        yield Do("something", lambda: 1)
+        yield Together((child(),))
+        return HandedOn("s")
+
+    for _ in range(2):
+        with DurableRun(here / "run.db", "one", clock=lambda: 0.0) as run:
+            with pytest.raises(LimitReached) as ended:
+                live(run, stopped, World(inline=True), driver=partial(drive, interrupt=interrupt))
+            assert (ended.value.reason, run.life.number) == (StopReason.HUMAN, 1)
+
+
+def test_a_loop_that_was_stopped_before_it_began_has_no_number(here: Path) -> None:
+    with DurableRun(here / "run.db", "one", clock=lambda: 0.0) as run:
+        run.record((1,), "Start 'life 1'", Outcome(1, 0.0))
+        run.record((1, 0, 1), "Start 'a part'", Outcome(Failure("a person stopped the run", True), 1.0))
+        run.begin_anew(HandedOn("s"))
+        assert (run.life.number, run.outcomes[0][2]) == (2, Outcome(2, 1.0))
 
 
 def test_a_person_stops_all_lives(here: Path) -> None:
@@ -514,7 +561,7 @@ def test_a_person_stops_all_lives(here: Path) -> None:
         if life.number == 3:
             interrupt.set()
         yield CallTool(ToolCall("look", {"at": "tea"}))
-        return (yield from hand_on(None))
+        return HandedOn(None)
 
     stoppable = partial(drive, interrupt=interrupt)
     for _ in range(2):
