@@ -18,7 +18,9 @@ the first waits for the second, which waits for its turn: the demo shows them.
 Every driver is a few lines around a ``Stage``, which steps the programs. ``Conductor`` has them: what is
 wanted goes out, and all that happens (an outcome, a person's stop) comes in as a turn of the event loop, one
 after the other, so nothing is locked. It performs nothing itself; who does is the only difference between
-the two drivers below. (Two whole drivers make this chapter longer than others.)
+the two drivers below. Between a wish and its turn a person may stop the run, another call break it, or its
+time run out: so whoever performs asks once more, ``may_begin``, and only then is the intent written down.
+(Two whole drivers make this chapter longer than others.)
 
 What triggers what (A-15): the task, and data of the world, are for perception; once they are there the
 program wants a thought, which reasoning has subscribed to; a decision wants a tool, and action answers.
@@ -59,7 +61,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -150,11 +152,17 @@ class Performers:
 
     A plain function is called right here in an inline world, and on a daemon thread elsewhere; what
     belongs to the event loop is for an ``async def`` to touch. A call has the time that is allowed, and
-    is left behind with it: one alarm, set for the call that is due first, watches them all.
+    is left behind with it: one alarm, set for the call that is due first, watches them all. Before an
+    effect begins, ``may_begin`` is asked about its number.
     """
 
-    def __init__(self, world: World, tell: Callable[[Came], object]) -> None:
-        self.world, self.tell = world, tell
+    def __init__(
+        self,
+        world: World,
+        tell: Callable[[Came], object],
+        may_begin: Callable[[int], bool] = lambda number: True,
+    ) -> None:
+        self.world, self.tell, self.may_begin = world, tell, may_begin
         self.loop = asyncio.get_running_loop()
         self.under_way: dict[asyncio.Task[Answer], UnderWay] = {}
         self.alarm: asyncio.TimerHandle | None = None
@@ -165,9 +173,15 @@ class Performers:
         self.loop.call_soon(self.start, wanted)
 
     def start(self, wanted: Wanted) -> None:
-        """Begin an effect; one that nobody has to wait for is finished here."""
-        if self.dismissed:
-            return
+        """Begin an effect, if it still may; whatever breaks on the way is told: somebody waits for it."""
+        try:
+            if not self.dismissed and self.may_begin(wanted.number):
+                self.carry_out(wanted)
+        except BaseException as error:
+            self.tell(Came(wanted.number, crash=error))
+
+    def carry_out(self, wanted: Wanted) -> None:
+        """Perform an effect; one that nobody has to wait for is finished here."""
         (_, effect), world = wanted, self.world
         function = _FUNCTIONS[type(effect)](effect, world) if type(effect) in _FUNCTIONS else None
         if not callable(function):
@@ -175,15 +189,23 @@ class Performers:
             return
         since = world.clock()
         here = world.inline or inspect.iscoroutinefunction(function)
-        answer = _answer(function) if here else Answer(_on_a_thread(function))
+        answer = _answer(function if here else functools.partial(_on_a_thread, function))
         if answer.error is not None or not inspect.isawaitable(answer.value):
             self.finish(wanted, since, answer)
             return
-        task = self.loop.create_task(_awaited(answer.value))
+        value = answer.value
+        task = self.loop.create_task(self.if_it_still_may(wanted.number, value) if here else _awaited(value))
         until = self.loop.time() + effect.allowed
         self.under_way[task] = UnderWay(wanted, since, until)
         task.add_done_callback(self.done)
         self.watch(until)
+
+    async def if_it_still_may(self, number: int, value: Awaitable[Any]) -> Answer:
+        """Wait for a value. An ``async def`` that was called begins only here, a turn later: ask again."""
+        if inspect.iscoroutine(value) and not self.may_begin(number):
+            value.close()
+            return Answer()
+        return await _awaited(value)
 
     def done(self, task: asyncio.Task[Answer]) -> None:
         """Finish the effect of a task, unless it was left behind: then its late result is ignored."""
@@ -293,6 +315,12 @@ def _answer(function: Callable[[], Any]) -> Answer:
         return _raised(error)
 
 
+def _raised(error: BaseException) -> Answer:
+    """An error as an answer. To be cancelled was the call's own doing: where it was ours, nobody asks."""
+    cancelled = isinstance(error, asyncio.CancelledError)
+    return Answer(error=RuntimeError("the call was cancelled") if cancelled else error)
+
+
 async def _awaited(value: Awaitable[Any]) -> Answer:
     try:
         return Answer(await value)
@@ -300,20 +328,19 @@ async def _awaited(value: Awaitable[Any]) -> Answer:
         return _raised(error)
 
 
-def _raised(error: BaseException) -> Answer:
-    """An error as an answer. To be cancelled was the call's own doing: where it was ours, nobody asks."""
-    cancelled = isinstance(error, asyncio.CancelledError)
-    return Answer(error=RuntimeError("the call was cancelled") if cancelled else error)
-
-
-async def _on_a_thread(function: Callable[[], Any]) -> Any:
+def _on_a_thread(function: Callable[[], Any]) -> Awaitable[Any]:
     """Call a plain function on a daemon thread, which is left behind together with a call that hangs.
 
-    Not ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
+    It begins at once: a task would begin it a turn later, when it may be too late. Not
+    ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
     """
     landed: Future[Any] = Future()
     landed.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
     threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()
+    return _landed(landed)
+
+
+async def _landed(landed: Future[Any]) -> Any:
     value, error = await asyncio.wrap_future(landed)
     if error is not None:
         raise error
@@ -333,8 +360,10 @@ class Conductor:
         self.clock = RunClock(world.clock, self.stage.at)
         self.interrupt = interrupt or Interrupt()
         self.ask: Callable[[Wanted], object]
+        self.news: Callable[[], Iterable[Came]] = tuple  # what has come, and waits in a queue
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.asked: dict[int, tuple[Strand, float]] = {}  # what is under way, and since when
+        self.asked: dict[int, Strand] = {}  # whoever waits
+        self.since: dict[int, float] = {}  # what of it has begun, and when
         self.unanswered: list[Strand] = []  # questions, while the person is away
         self.away = Away()
         self.number = 0
@@ -358,17 +387,25 @@ class Conductor:
 
     def take(self, came: Came) -> None:
         """Take in what came of an effect, and go on from there."""
-        if came.number in self.asked:  # else it was left behind: too late
-            self.go_on(lambda: self.delivered(came))
+        self.go_on(lambda: self.delivered(came))
 
     def hear(self) -> None:
-        """Take in that a person has stopped the run."""
+        """Take in what has happened by now: that a person has stopped the run, or what came in the queue."""
         self.go_on(lambda: ())
+
+    def may_begin(self, number: int) -> bool:
+        """Say whether an effect may begin, or go on, now that it is its turn: by now the run may be over."""
+        self.hear()
+        if number in self.asked and number not in self.since:
+            self.go_on(lambda: self.begun(number))
+        return number in self.since
 
     def go_on(self, strands: Callable[[], Iterable[Strand]]) -> None:
         """Let these strands want something; when nothing is under way any more, the run is over."""
         try:
             self.begin(strands())
+            for came in self.news():  # what was done before a person stopped the run counts
+                self.begin(self.delivered(came))
             if self.interrupt.raised:
                 self.begin(self.stopped())
         except BaseException as error:
@@ -376,14 +413,14 @@ class Conductor:
         if not self.asked and not self.stage.finished:
             self.stage.fail(self.away)
         if self.stage.finished:
-            self.asked = {}
+            self.asked, self.since = {}, {}
             if not self.over.done():
                 self.over.set_result(None)
 
     def stopped(self) -> list[Strand]:
         """End the wait for everything, and return who waited."""
-        strands = [strand for strand, _ in self.asked.values()] + self.unanswered
-        self.asked, self.unanswered = {}, []
+        strands = [*self.asked.values(), *self.unanswered]
+        self.asked, self.since, self.unanswered = {}, {}, []
         return strands
 
     def begin(self, strands: Iterable[Strand]) -> None:
@@ -391,19 +428,28 @@ class Conductor:
         waiting = deque(strands)
         while waiting and not self.stage.finished:
             strand = waiting.popleft()
-            effect, now = strand.effect, self.clock.now()
-            if self.interrupt.raised or now >= effect.deadline:
-                value = STOPPED_BY_A_PERSON if self.interrupt.raised else not_begun(effect)
-                waiting += self.stage.deliver(strand, value, now)
+            if self.interrupt.raised:
+                waiting += self.stage.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
                 continue
-            self.stage.begin(strand)
             self.number += 1
-            self.asked[self.number] = strand, now
-            self.ask(Wanted(self.number, effect))
+            self.asked[self.number] = strand
+            self.ask(Wanted(self.number, strand.effect))
+
+    def begun(self, number: int) -> list[Strand]:
+        """Note that an effect begins. If its time is up already it does not, and that is the outcome."""
+        strand, now = self.asked[number], self.clock.now()
+        if now >= strand.effect.deadline:
+            del self.asked[number]
+            return self.stage.deliver(strand, not_begun(strand.effect), now)
+        self.stage.begin(strand)
+        self.since[number] = now
+        return []
 
     def delivered(self, came: Came) -> list[Strand]:
         """Hand an outcome to its strand, and return the strands that now wait for something new."""
-        strand, since = self.asked.pop(came.number)
+        if came.number not in self.asked or self.stage.finished:
+            return []  # too late: it was left behind, or the run has broken
+        strand, since = self.asked.pop(came.number), self.since.pop(came.number)
         value = came.value
         if isinstance(came.crash, KeyboardInterrupt):
             self.interrupt.set()
@@ -421,8 +467,9 @@ class Conductor:
 
     def stand_still(self, strand: Strand, since: float) -> None:
         """Take out the time since a question was put, if nothing but persons was waited for meanwhile."""
-        under_way = (strand, *(each for each, _ in self.asked.values()))
-        if all(type(each.effect) is AskHuman for each in under_way):
+        if type(strand.effect) is AskHuman and all(
+            type(self.asked[number].effect) is AskHuman for number in self.since
+        ):
             self.clock.stood_still(max(since, self.stage.at))
 
 
@@ -451,7 +498,7 @@ async def drive_async(
     ``CancelledError`` goes on to the caller.
     """
     conductor = Conductor(program, world, journal, interrupt)
-    performers = Performers(world, conductor.take)
+    performers = Performers(world, conductor.take, conductor.may_begin)
     try:
         result: T = await conductor.run(performers.begin)
         return result
@@ -460,10 +507,14 @@ async def drive_async(
 
 
 class Bus:
-    """Topics, and a queue for each subscriber: who publishes an event does not know who takes it."""
+    """Topics, and a queue for each subscriber: who publishes an event does not know who takes it.
+
+    It carries one run at a time: the services of two would each perform what both want.
+    """
 
     def __init__(self) -> None:
         self.subscribers: dict[type, list[asyncio.Queue[Any]]] = {}
+        self.carries_a_run = False
 
     def subscribe(self, *topics: type) -> asyncio.Queue[Any]:
         """Return a queue of all that will be published on these topics."""
@@ -471,6 +522,13 @@ class Bus:
         for topic in topics:
             self.subscribers.setdefault(topic, []).append(queue)
         return queue
+
+    def unsubscribe(self, queue: asyncio.Queue[Any]) -> None:
+        """Put nothing more into this queue."""
+        for topic, queues in tuple(self.subscribers.items()):
+            self.subscribers[topic] = [each for each in queues if each is not queue]
+            if not self.subscribers[topic]:
+                del self.subscribers[topic]
 
     def publish(self, event: Wanted | Came) -> None:
         """Put an event into each queue of its topic. Raises ``TypeError`` where nobody has subscribed."""
@@ -488,6 +546,10 @@ class Service(NamedTuple):
     topics: tuple[type, ...]
     needs: tuple[str, ...] = ()
 
+    def part_of(self, world: World) -> World:
+        """What a service sees of the world."""
+        return World(**{name: getattr(world, name) for name in (*self.needs, "clock", "inline")})
+
 
 SERVICES: Mapping[str, Service] = {
     "perception (感知)": Service((Start, Do)),
@@ -498,20 +560,16 @@ SERVICES: Mapping[str, Service] = {
 }
 
 
-async def serve(events: asyncio.Queue[Wanted], bus: Bus, world: World) -> None:
-    """Run a service: take its events as they arrive, and publish what came of each."""
-    performers = Performers(world, bus.publish)
-    try:
-        while True:
-            performers.begin(await events.get())
-    finally:
-        performers.dismiss()
-
-
-async def conduct(events: asyncio.Queue[Came], conductor: Conductor) -> None:
-    """Run the conductor's own service: it takes in what came."""
+async def serve(events: asyncio.Queue[Any], take: Callable[[Any], object]) -> None:
+    """Run a service: take its events as they arrive."""
     while True:
-        conductor.take(await events.get())
+        take(await events.get())
+
+
+def taken_from(events: asyncio.Queue[Came]) -> Iterator[Came]:
+    """What is in a queue now."""
+    while not events.empty():
+        yield events.get_nowait()
 
 
 async def drive_on_bus(
@@ -523,20 +581,32 @@ async def drive_on_bus(
 ) -> T:
     """``drive_async`` with services that know nothing but their queue and their part of the world.
 
-    ``bus`` is a new one; others may have subscribed to it, to listen in.
+    ``bus`` is a new one; others may have subscribed to it, to listen in. Raises ``ValueError`` where it
+    carries another run.
     """
     bus = bus or Bus()
+    if bus.carries_a_run:
+        raise ValueError("this bus carries a run already, whose services would perform this one's wishes too")
     conductor = Conductor(program, world, journal, interrupt)
-    services = [asyncio.create_task(conduct(bus.subscribe(Came), conductor))]
-    for topics, needs in SERVICES.values():
-        part = World(**{name: getattr(world, name) for name in (*needs, "clock", "inline")})
-        services.append(asyncio.create_task(serve(bus.subscribe(*topics), bus, part)))
+    performers = [
+        Performers(service.part_of(world), bus.publish, conductor.may_begin) for service in SERVICES.values()
+    ]
+    queues = [bus.subscribe(Came), *(bus.subscribe(*service.topics) for service in SERVICES.values())]
+    conductor.news = functools.partial(taken_from, queues[0])
+    takers: list[Callable[[Any], object]] = [conductor.take, *(each.begin for each in performers)]
+    serving = [asyncio.create_task(serve(queue, take)) for queue, take in zip(queues, takers, strict=True)]
+    bus.carries_a_run = True
     try:
         result: T = await conductor.run(bus.publish)
         return result
     finally:
-        for service in services:
-            service.cancel()
+        bus.carries_a_run = False
+        for each in performers:
+            each.dismiss()
+        for task in serving:
+            task.cancel()
+        for queue in queues:
+            bus.unsubscribe(queue)
 
 
 # --- The story --------------------------------------------------------------------------------

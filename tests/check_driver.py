@@ -345,6 +345,35 @@ def it_hands_over_what_breaks_the_world(drive: Drive) -> None:
             )
 
 
+def it_hands_over_what_breaks_the_clock(drive: Drive) -> None:
+    """A clock that stops, whoever reads it and whenever, ends the run; nobody waits for ever."""
+    for inline in (True, False):
+        for count in range(100):
+            interrupt, readings = Interrupt(), iter(range(count))
+
+            def clock(readings: Iterator[int] = readings) -> float:
+                for reading in readings:
+                    return float(reading)
+                raise Broken("the clock stops")
+
+            rescue = threading.Timer(LONG, interrupt.set)
+            rescue.daemon = True
+            rescue.start()
+            world = World(tools=Toolbox({"open": lambda: "opened"}), clock=clock, inline=inline)
+            try:
+                drive(_one_call(ToolCall("open", {})), world, None, interrupt)
+                came = "nothing"
+            except BaseException as error:
+                came = repr(error)
+            rescue.cancel()
+            place = "in an inline world" if inline else "in a world where calls may hang"
+            expect(not interrupt.raised, f"the clock stopped at reading {count}, {place}: the run hung")
+            if came == "nothing":
+                break
+            due = repr(Broken("the clock stops"))
+            expect(came == due, f"the clock stopped at reading {count}, {place}, and it told", came)
+
+
 def it_works_side_by_side(drive: Drive) -> None:
     """Where calls may hang, programs side by side do not wait for each other."""
     opened = threading.Event()
@@ -613,6 +642,114 @@ def a_tool_may_stop_it(drive: Drive) -> None:
             expect(result.stop is StopReason.HUMAN, "stopped inside a tool, and it ended for", result.stop)
 
 
+def nothing_begins_after_the_end(drive: Drive) -> None:
+    """Once a person has stopped the run, it has broken or its time is up, nothing that waits is begun."""
+    for inline in (True, False):
+        for what in ("a person stops the run", "the power fails", "the run's time is up"):
+            for steps in range(6):
+                nothing_begins_once_a_program_ends_it(drive, inline, what, steps)
+    for what in ("a person stops the run", "Ctrl-C", "the power fails", "the run's time is up"):
+        nothing_begins_once_a_call_ends_it(drive, what)
+
+
+def end_the_run(what: str, office: Office, interrupt: Interrupt) -> None:
+    """Do what ends the run."""
+    if what == "the run's time is up":
+        office.clock.advance(1000)
+    elif what == "a person stops the run":
+        interrupt.set()
+    else:
+        raise KeyboardInterrupt if what == "Ctrl-C" else Broken(what)
+
+
+def driven(drive: Drive, programs: Program[Any], office: Office, *others: Any) -> Any:
+    """Drive programs that have half a minute; what breaks the run is what they come to."""
+    try:
+        return drive(bounded(programs, Limits(seconds=30)), office.world, *others)
+    except BaseException as error:
+        return error
+
+
+def nothing_begins_once_a_program_ends_it(drive: Drive, inline: bool, what: str, steps: int) -> None:
+    """The end comes between two effects, when calls beside may be on their way already."""
+    office, interrupt, ended = Office(inline), Interrupt(), threading.Event()
+    begun: list[str] = []  # as the journal has it
+    entered: list[bool] = []  # each a call: whether it came after the end
+    arrived = threading.Semaphore(0)
+
+    class Noted(Journal):
+        def intend(self, address: tuple[int, ...], asked: str) -> None:
+            super().intend(address, asked)
+            begun.extend([asked] if asked == "Do pay" else [])
+
+    def pay() -> None:
+        entered.append(ended.is_set())
+        arrived.release()
+
+    def pays() -> Program[Any]:
+        yield Start("first")
+        yield Do("pay", pay)
+
+    def ends() -> Program[Any]:
+        for step in range(steps):
+            yield Start(f"step {step}")
+        wait_for(len(begun))  # a call that has begun may be on its way still, on a thread
+        ended.set()
+        end_the_run(what, office, interrupt)
+        yield Start("goes on")
+
+    def wait_for(count: int) -> None:
+        for _ in range(count):
+            arrived.acquire(timeout=PATIENCE if inline else LONG)
+
+    driven(drive, together(pays(), pays(), ends(), pays()), office, Noted(), interrupt)
+    wait_for(len(begun) - len(entered))
+    expect(ended.is_set(), f"{what}, {place(office)}: the run came to an end before that")
+    expect(
+        not any(entered),
+        f"{what} after {steps} steps, {place(office)}; of three payments, {sum(entered)} began after that",
+    )
+
+
+def nothing_begins_once_a_call_ends_it(drive: Drive, what: str) -> None:
+    """The end comes in the middle of a call: of all that wait their turn in an inline world, none begins."""
+    office, interrupt = Office(inline=True), Interrupt()
+    noted: list[str] = []  # as the journal has it
+    begun: list[int] = []
+
+    class Noted(Journal):
+        def intend(self, address: tuple[int, ...], asked: str) -> None:
+            super().intend(address, asked)
+            noted.extend([asked] if asked.startswith("Do call") else [])
+
+    def call(number: int) -> None:
+        begun.append(number)
+        if len(begun) == 1:
+            end_the_run(what, office, interrupt)
+
+    def calls(number: int) -> Program[Any]:
+        yield Do(f"call {number}", partial(call, number))
+        return "came back"
+
+    came = driven(drive, together(*(calls(number) for number in range(5))), office, Noted(), interrupt)
+    expect(
+        len(begun) == 1,
+        f"{what} in the middle of call {begun[0]}, four calls wait their turn; begun were",
+        *begun,
+    )
+    expect(
+        len(noted) == 1,
+        f"{what} in the middle of call {begun[0]}; the journal says of these, too, that they were begun:",
+        *noted[1:],
+    )
+    if what == "a person stops the run":
+        expect(
+            came[begun[0]] == "came back",
+            "a call stopped the run and returned; its program was told",
+            came[begun[0]],
+        )
+
+
 def its_time_is_the_time_of_the_run(drive: Drive) -> None:
     """The run's time never goes back, survives a resume, and stands still while a person is waited for."""
 
@@ -809,10 +946,12 @@ PROMISES: dict[str, Callable[[Drive], None]] = {
         it_resumes_anywhere,
         it_never_repeats_what_may_have_happened,
         it_hands_over_what_breaks_the_world,
+        it_hands_over_what_breaks_the_clock,
         it_hands_over_what_breaks_the_journal,
         a_person_stops_it,
         a_person_stops_it_from_another_thread,
         a_tool_may_stop_it,
+        nothing_begins_after_the_end,
         a_person_who_is_away_ends_nothing,
         it_asks_once_about_one_thing,
         it_cannot_be_kept_going,

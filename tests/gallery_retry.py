@@ -148,8 +148,8 @@ RETRY_FAULTS: tuple[Fault, ...] = (
     RetryFault(
         "each attempt is a call of its own",
         "retry",
-        old="came: Observation = yield from settle(act(call))",
-        new='came = yield from settle(act(call._replace(id="")))',
+        old="again = settle(act(call))",
+        new='again = settle(act(call._replace(id="")))',
         caught_by="every_attempt_is_the_same_call",
         passes=("what_may_pass_is_tried_again",),
     ),

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from agentloop import (
     World,
     drive,
 )
-from chapters.ch07_drivers import Bus, Conductor, Wanted, drive_async, drive_on_bus, one_by_one
+from chapters.ch07_drivers import Bus, Came, Conductor, Wanted, drive_async, drive_on_bus, one_by_one
 from fake_llm import FakeClock
 from tests import check_driver
 from tests.check_driver import DONE, LONG, PATIENCE, PROMISES, act, blocking, plain, script, together
@@ -80,16 +80,16 @@ FAULTS = tuple(
     for name, function, old, new, caught_by in (
         (
             "patient: it waits for a call however long it takes (EB13)",
-            "Performers.start",
+            "Performers.carry_out",
             "self.loop.time() + effect.allowed",
             "math.inf",
             "it_leaves_a_hanging_call_behind",
         ),
         (
             "polite: it waits for threads that hang when it is done (EA43)",
-            "Performers.start",
-            "_on_a_thread(function)",
-            "asyncio.to_thread(function)",
+            "Performers.carry_out",
+            "_on_a_thread, function",
+            "asyncio.to_thread, function",
             "a_person_stops_it_from_another_thread",
         ),
         (
@@ -101,7 +101,7 @@ FAULTS = tuple(
         ),
         (
             "trusting: a plain function is called on the event loop's own thread",
-            "Performers.start",
+            "Performers.carry_out",
             "here = world.inline or inspect.iscoroutinefunction(function)",
             "here = True",
             "it_works_side_by_side",
@@ -115,10 +115,32 @@ FAULTS = tuple(
         ),
         (
             "zealous: a person has stopped the run, and more is begun",
-            "Conductor.begin",
-            "if self.interrupt.raised or now >= effect.deadline:",
-            "if now >= effect.deadline:",
-            "a_person_stops_it",
+            "Performers.start",
+            "and self.may_begin(wanted.number)",
+            "and (self.may_begin(wanted.number) or True)",
+            "nothing_begins_after_the_end",
+        ),
+        (
+            "punctual too early: whether there is time left is asked before a call waits for its turn",
+            "Conductor.begun",
+            "now >= strand.effect.deadline",
+            "False",
+            "nothing_begins_after_the_end",
+        ),
+        (
+            "dawdling: a call is noted as begun, and its thread starts when there is time",
+            "_on_a_thread",
+            "threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()",
+            "thread = threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True)\n"
+            "    asyncio.get_running_loop().call_soon(thread.start)",
+            "nothing_begins_after_the_end",
+        ),
+        (
+            "taciturn: what breaks outside of a call is told to nobody, and everybody waits",
+            "Performers.start",
+            "self.tell(Came(wanted.number, crash=error))",
+            "del error",
+            "it_hands_over_what_breaks_the_clock",
         ),
         (
             "hasty: nobody is there to answer, so the run is torn down",
@@ -130,8 +152,8 @@ FAULTS = tuple(
         (
             "absent-minded: a question that nobody answered is not among what a person stops",
             "Conductor.stopped",
-            "for strand, _ in self.asked.values()] + self.unanswered",
-            "for strand, _ in self.asked.values()]",
+            "[*self.asked.values(), *self.unanswered]",
+            "[*self.asked.values()]",
             "a_person_who_is_away_ends_nothing",
         ),
         (
@@ -175,6 +197,24 @@ FAULTS = tuple(
             "RunClock(world.clock, self.stage.at)",
             "RunClock(world.clock)",
             "its_time_is_the_time_of_the_run",
+        ),
+    )
+) + tuple(
+    Fault(name, function, old, new, caught_by, check="driver", of="drive_on_bus", module=MODULE)
+    for name, function, old, new, caught_by in (
+        (
+            "backlogged: calls begin, and the news that the run has ended waits in the conductor's queue",
+            "Conductor.go_on",
+            "for came in self.news():",
+            "for came in ():",
+            "nothing_begins_after_the_end",
+        ),
+        (
+            "premature: a call is noted as begun before the news in the queue is heard",
+            "Conductor.may_begin",
+            "self.hear()",
+            "pass",
+            "nothing_begins_after_the_end",
         ),
     )
 )
@@ -383,6 +423,21 @@ def test_a_sleep_holds_up_nobody_and_a_fake_one_is_the_worlds_own(driver: Driver
     world = World(clock=clock.now, sleep=clock.sleep, inline=True)
     assert asyncio.run(driver(program(), world)) == 3660.0
     assert clock.slept == [3600.0, 60.0]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_no_async_tool_begins_once_a_person_has_stopped_the_run(driver: Driver, inline: bool) -> None:
+    interrupt, paid = Interrupt(), []
+
+    async def pay() -> str:
+        paid.append("paid")
+        interrupt.set()
+        await asyncio.sleep(0)
+        return "a receipt"
+
+    world = World(tools=Toolbox([pay]), inline=inline)
+    asyncio.run(driver(together(*(one_call("pay") for _ in range(5))), world, None, interrupt))
+    assert paid == ["paid"]
 
 
 # --- Many at once -----------------------------------------------------------------------------
@@ -636,6 +691,111 @@ def test_EA07_ctrl_c_ends_the_run_cleanly(each: str, tool: str, words: str, inli
 
 
 # --- The parts --------------------------------------------------------------------------------
+
+
+def test_a_bus_carries_one_run_at_a_time_and_keeps_nothing_of_it() -> None:
+    """The services of two runs would each make every call of both."""
+
+    async def main() -> tuple[list[str], list[Any], Bus]:
+        bus, paid = Bus(), []
+        at_work, may_end = asyncio.Event(), asyncio.Event()
+
+        async def pay(who: str) -> str:
+            paid.append(who)
+            at_work.set()
+            await may_end.wait()
+            return f"receipt of {who}"
+
+        def pays(who: str) -> Program[Any]:
+            return (yield CallTool(ToolCall("pay", {"who": who}))).value.text
+
+        world = World(tools=Toolbox([pay]))
+        first = asyncio.create_task(drive_on_bus(pays("A"), world, bus=bus))
+        await at_work.wait()
+        with pytest.raises(ValueError, match="this bus carries a run already"):
+            await drive_on_bus(pays("B"), world, bus=bus)
+        may_end.set()
+        return paid, [await first, await drive_on_bus(pays("C"), world, bus=bus)], bus
+
+    paid, receipts, bus = asyncio.run(main())
+    assert paid == ["A", "C"]
+    assert receipts == ["receipt of A", "receipt of C"]
+    assert not bus.subscribers, "both runs have left"
+
+
+def test_what_comes_after_the_end_of_a_run_is_not_taken_for_an_outcome_of_the_next() -> None:
+    async def main() -> Any:
+        bus, interrupt = Bus(), Interrupt()
+
+        async def pay() -> str:
+            interrupt.set()
+            await asyncio.sleep(0)
+            return "a receipt that comes too late"
+
+        with pytest.raises(agentloop.Interrupted):
+            await drive_on_bus(one_call("pay"), World(tools=Toolbox([pay])), None, interrupt, bus)
+        return await drive_on_bus(one_call("open"), World(tools=Toolbox({"open": lambda: "yes"})), bus=bus)
+
+    assert asyncio.run(main()).text == "yes"
+
+
+def test_who_listens_in_hears_the_next_run_too() -> None:
+    async def main() -> list[type]:
+        bus = Bus()
+        log = bus.subscribe(CallTool)
+        for _ in range(2):
+            await drive_on_bus(one_call("open"), World(tools=Toolbox({"open": lambda: "yes"})), bus=bus)
+        return [type(log.get_nowait().effect) for _ in range(log.qsize())]
+
+    assert asyncio.run(main()) == [CallTool, CallTool]
+
+
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+def test_arguments_that_cannot_be_read_end_the_run(each: Driver) -> None:
+    """What breaks before a tool is entered belongs to no call, and still somebody hears of it."""
+
+    class Unreadable(Mapping[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise RuntimeError("unreadable")
+
+        def __iter__(self) -> Iterator[str]:
+            raise RuntimeError("unreadable")
+
+        def __len__(self) -> int:
+            return 1
+
+    def program() -> Program[Any]:
+        return (yield CallTool(ToolCall("get_weather", Unreadable()))).value
+
+    world = World(tools=Toolbox([get_weather]), inline=True)
+    with pytest.raises(RuntimeError, match="unreadable"):
+        run_with_patience(lambda: blocking(each)(program(), world), 3 * LONG)
+
+
+def test_what_an_outcome_costs_does_not_grow_with_the_programs_beside_it() -> None:
+    """Counted in looks at what else is under way, where none of it is a question."""
+
+    class Counted(dict[int, float]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[int]:
+            for number in super().__iter__():
+                self.looks += 1
+                yield number
+
+    async def main() -> int:
+        conductor = Conductor(together(*(one_call("open") for _ in range(100))), World(), None, None)
+        conductor.since = looked_at = Counted()
+        asked: list[Wanted] = []
+        running = asyncio.create_task(conductor.run(asked.append))
+        await asyncio.sleep(0)
+        assert all(conductor.may_begin(wanted.number) for wanted in asked)
+        for wanted in asked:
+            conductor.take(Came(wanted.number, Observation("opened")))
+        await running
+        return looked_at.looks
+
+    assert asyncio.run(main()) <= 100
 
 
 def test_a_wish_nobody_has_subscribed_to_is_refused() -> None:
