@@ -174,7 +174,7 @@ APPROVAL_FAULTS: tuple[Fault, ...] = (
         "                return decided\n"
         "        return (yield from through(settle(act(call)), gate))\n",
         caught_by="a_plain_function_can_be_wrapped",
-        passes=("after_a_yes_it_is_done_once", "what_is_harmless_is_not_asked_for"),
+        passes=("what_is_harmless_is_not_asked_for",),
     ),
     ApprovalFault(
         "a yes in capitals is none",
@@ -191,7 +191,6 @@ APPROVAL_FAULTS: tuple[Fault, ...] = (
         new="_once_approved.__dict__.get(about + question) or _once_approved.__dict__.setdefault("
         "about + question, (yield AskHuman(question, about)))",
         caught_by="left_at_the_question_it_goes_on_there",
-        passes=("after_a_yes_it_is_done_once",),
     ),
     ApprovalFault(
         "a person is asked about every call",

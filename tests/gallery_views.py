@@ -48,7 +48,6 @@ WINDOW_FAULTS: tuple[Fault, ...] = (
         old="latest = shortened(turns[newest], room)",
         new="latest = turns[newest] if turns[newest].tokens <= room else None",
         caught_by="a_large_result_is_cut_and_marked",
-        passes=("a_request_fits_the_window",),
     ),
     WindowFault(
         "a large result is cut to half of what would fit",
@@ -56,7 +55,6 @@ WINDOW_FAULTS: tuple[Fault, ...] = (
         old="latest = shortened(turns[newest], room)",
         new="latest = shortened(turns[newest], room // 2)",
         caught_by="a_large_result_is_cut_and_marked",
-        passes=("a_request_fits_the_window",),
     ),
     WindowFault(
         "a text is cut, and nothing says so",

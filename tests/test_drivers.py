@@ -713,7 +713,7 @@ def test_a_bus_carries_one_run_at_a_time_and_keeps_nothing_of_it() -> None:
         first = asyncio.create_task(drive_on_bus(pays("A"), world, bus=bus))
         await at_work.wait()
         with pytest.raises(ValueError, match="this bus carries a run already"):
-            await drive_on_bus(pays("B"), world, bus=bus)
+            await asyncio.wait_for(drive_on_bus(pays("B"), world, bus=bus), LONG)
         may_end.set()
         return paid, [await first, await drive_on_bus(pays("C"), world, bus=bus)], bus
 
