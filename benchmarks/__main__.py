@@ -258,7 +258,7 @@ def demos_figure(scale: float) -> Iterable[Figure]:
     """All chapters' demos, as a whole process."""
     command = [sys.executable, "-m", "chapters", "all"]
     taken = seconds(lambda: subprocess.run(command, check=True, capture_output=True))
-    yield Figure("all demos together", taken, 2.0, "s", "a whole process, python -m chapters all")
+    yield Figure("all demos together", taken, 6.0, "s", "a whole process, python -m chapters all")
 
 
 # --- The report --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ Without it, each loop waits 30 seconds (A-119: ``Limits.call_seconds``) to learn
 
 The guard asks and reports by ``Do``, so a journal has both, and a replay leaves the breaker alone. One
 thing it does by itself. Where the run ends first (a limit, a person, a crash, a program that is closed) it
-cannot yield any more, and leaves a note at the breaker. It takes no lock for that: a forgotten program is
+cannot yield any more, and reports to the breaker itself. A report takes no lock: a forgotten program is
 closed by the garbage collector, in the middle of anything, even of code that holds this very lock.
 Wrap a call once, with one breaker: two around each other would see two calls, and block their own probe.
 
@@ -308,13 +308,10 @@ class CircuitBreakers:
         return permit
 
     def report(self, permit: str, outcome: Happening) -> None:
-        """Say what came of a call. Only the first outcome of a permit counts, and of ours alone."""
-        self.leave_note(permit, outcome)
-        with self.store.lock:
-            self._read_notes()
+        """Say what came of a call. Only the first outcome of a permit counts, and of ours alone.
 
-    def leave_note(self, permit: str, outcome: Happening) -> None:
-        """``report`` for those who cannot wait for a lock: whoever takes it next reads the note first."""
+        It takes no lock, and waits for nobody: it leaves a note, and whoever looks next reads it first.
+        """
         if outcome is ASKED:
             raise ValueError("an outcome is SUCCEEDED, FAILED or RELEASED, not ASKED")
         self.store.notes.append((permit, outcome, self.clock()))
@@ -398,7 +395,7 @@ def breaker(act: Callable[[ToolCall], Any], breakers: CircuitBreakers) -> Callab
             return observation
         finally:
             for permit in held:
-                breakers.leave_note(permit, outcome)
+                breakers.report(permit, outcome)
 
     return guarded
 

@@ -89,10 +89,6 @@ class Told(CircuitBreakers):
         self.heard.append(outcome.name)
         super().report(permit, Happening[outcome.name])  # a reader's copy of the chapter has its own
 
-    def leave_note(self, permit: str, outcome: Happening) -> None:
-        self.heard.append(f"note: {outcome.name}")
-        super().leave_note(permit, Happening[outcome.name])
-
     @property
     def state(self) -> BreakerState:
         return self.states().get(CALL.name, CLOSED)

@@ -14,7 +14,7 @@ _BEFORE = "    for _, _, _, holds, target, becomes in"
 _FINALLY = """\
         finally:
             for permit in held:
-                breakers.leave_note(permit, outcome)
+                breakers.report(permit, outcome)
 """
 
 #: The breakers: what they count, when they change, whose they are.
@@ -272,8 +272,8 @@ BREAKER_GUARD_FAULTS: tuple[Fault, ...] = (
     GuardFault(
         "a program that is closed waits for the lock",
         "breaker",
-        old="breakers.leave_note(permit, outcome)",
-        new="breakers.report(permit, outcome)",
+        old="                breakers.report(permit, outcome)",
+        new="                with breakers.store.lock:\n                    breakers.report(permit, outcome)",
         caught_by="a_program_can_be_closed_while_the_lock_is_held",
         passes=("a_probe_that_is_broken_off_gives_its_slot_back",),
     ),

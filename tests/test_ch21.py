@@ -340,7 +340,7 @@ def test_what_threads_do_is_one_history_of_the_pure_machine(
             admitted = breakers.admit("search")
             outcome = draw.choice(OUTCOMES)
             if isinstance(admitted, str):
-                (breakers.report if draw.random() < 0.8 else breakers.leave_note)(admitted, outcome)
+                breakers.report(admitted, outcome)
             elif draw.random() < 0.3:
                 clock.advance(1)
 
@@ -665,7 +665,7 @@ def nobody() -> CircuitBreakers:
         def admit(self, name: str) -> str | float:
             raise AssertionError("a replay asked the breaker")
 
-        def leave_note(self, permit: str, outcome: Happening) -> None:
+        def report(self, permit: str, outcome: Happening) -> None:
             raise AssertionError("a replay told the breaker")
 
     return Nobody()
