@@ -59,7 +59,7 @@ class Store:
     def _opened(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
         """One transaction, which nobody else's comes between; those that only read need not wait for it."""
         try:
-            with closing(sqlite3.connect(self._path, self._wait, isolation_level=None)) as database:
+            with closing(sqlite3.connect(self._path, timeout=self._wait, isolation_level=None)) as database:
                 database.execute(begin)
                 _recognise(database, self._path)
                 yield database

@@ -87,8 +87,8 @@ STORE_FAULTS: tuple[Fault, ...] = (
     StoreFault(
         "nobody waits for a thread that is writing",
         "Store._opened",
-        old="self._path, self._wait,",
-        new="self._path, 0.0,",
+        old="timeout=self._wait,",
+        new="timeout=0.0,",
         caught_by="many_at_once_lose_nothing",
         passes=("a_later_run_finds_it",),
     ),
