@@ -48,8 +48,6 @@ from fake_llm.simulated import simulated_model
 from paradigms.reflexion import Reflected
 from tests import check_bandit, check_evolution, check_interval
 from tests.check_machine import BrokenPromise
-from tests.gallery import Fault, wrong_version
-from tests.gallery_learned_policy import LEARNED_FAULTS
 
 PROMISES: dict[str, Any] = {
     "evolution": (check_evolution.PROMISES, evolve),
@@ -64,16 +62,6 @@ PROMISES: dict[str, Any] = {
 def test_ours_keeps(check: str, name: str) -> None:
     promises, ours = PROMISES[check]
     promises[name](ours)
-
-
-@pytest.mark.parametrize("fault", LEARNED_FAULTS, ids=lambda fault: f"{fault.check}: {fault.name}")
-def test_a_fault_is_caught_and_keeps_what_it_keeps(fault: Fault) -> None:
-    promises, wrong = PROMISES[fault.check][0], wrong_version(fault)
-    for name in fault.passes:
-        promises[name](wrong)
-    with pytest.raises(AssertionError) as caught:
-        promises[fault.caught_by](wrong)
-    assert str(caught.value).strip(), "a broken promise is told in words"
 
 
 def test_the_mean_alone_announces_what_is_not_there() -> None:
