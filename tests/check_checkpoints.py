@@ -306,27 +306,36 @@ def a_branch_goes_its_own_way(make: Make) -> None:
         expect(False, "a branch was written over another run")
 
 
+def opened_at_once(count: int, opened: Callable[[str], Any]) -> list[str]:
+    """So many open one run in the same instant, each under a name of its own; what they come to, sorted."""
+    ready, done = threading.Barrier(count), threading.Barrier(count)
+    came: list[str] = []
+
+    def open_it(name: str) -> None:
+        ready.wait(10)
+        run = None
+        try:
+            run = opened(name)
+            came.append("held")
+        except AlreadyRunning:
+            came.append("told")
+        except Exception as error:
+            came.append(repr(error))
+        done.wait(10)
+        if run is not None:
+            run.close()
+
+    threads = [threading.Thread(target=open_it, args=(str(number),)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return sorted(came)
+
+
 def one_of_two_resumers_goes_on(make: Make) -> None:
     """Of many who open a run one holds it, and the others are told at once; closed, it is free (K06)."""
     with folder() as here:
-        path, ready, done = here / "run.db", threading.Barrier(8), threading.Barrier(8)
-        came: list[str] = []
-
-        def resume() -> None:
-            ready.wait(10)
-            try:
-                kept = make(path)
-            except AlreadyRunning:
-                came.append("told")
-                done.wait(10)
-            except Exception as error:
-                came.append(repr(error))
-                done.wait(10)
-            else:
-                came.append("goes on")
-                done.wait(10)
-                kept.close()
-
         with make(here / "held.db") as kept:
             drive(alone(kept.watch), Town(here / "deeds").world, kept)
             try:
@@ -338,13 +347,8 @@ def one_of_two_resumers_goes_on(make: Make) -> None:
             else:
                 expect(False, "a run that somebody holds was opened once more")
         for turn in ("a new run", "the same run again"):
-            came.clear()
-            threads = [threading.Thread(target=resume) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(20)
-            expect(sorted(came) == ["goes on"] + ["told"] * 7, f"eight open {turn}, and they come to {came}")
+            came = opened_at_once(8, lambda name: make(here / "run.db"))
+            expect(came == ["held"] + ["told"] * 7, f"eight open {turn}, and they come to {came}")
 
 
 def what_is_no_checkpoint_is_refused_unchanged(make: Make) -> None:

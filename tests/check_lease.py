@@ -46,6 +46,7 @@ from agentloop import (
 from chapters.ch31_checkpoints import AlreadyRunning, IncompatibleCheckpoint
 from chapters.ch36_durable_loops import HandedOn, LeaseLost, Life, live, one_life
 from fake_llm import FakeClock
+from tests.check_checkpoints import opened_at_once
 from tests.check_disk_journal import examples, folder
 from tests.check_toolbox import expect
 
@@ -214,33 +215,13 @@ class Worker:
 def one_holds_it_and_others_are_told(make: Make) -> None:
     """Of many who open a run one holds it, and the others are told; closed, it is free (K06)."""
     with folder() as here:
-        path, ready, done = here / "run.db", threading.Barrier(6), threading.Barrier(6)
-        came: list[str] = []
-
-        def open_it(name: str) -> None:
-            ready.wait(10)
-            try:
-                run = make(path, name, clock=FakeClock().now)
-            except AlreadyRunning:
-                came.append("told")
-                done.wait(10)
-            except Exception as error:
-                came.append(repr(error))
-                done.wait(10)
-            else:
-                came.append("held")
-                done.wait(10)
-                run.close()
-                run.close()
-
-        threads = [threading.Thread(target=open_it, args=(str(number),)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        expect(sorted(came) == ["held", *["told"] * 5], f"six opened a run at once: {sorted(came)}")
+        path = here / "run.db"
+        came = opened_at_once(6, lambda name: make(path, name, clock=FakeClock().now))
+        expect(came == ["held", *["told"] * 5], f"six opened a run at once: {came}")
         try:
-            make(path, "later", clock=FakeClock().now).close()
+            later = make(path, "later", clock=FakeClock().now)
+            later.close()
+            later.close()  # closing twice changes nothing
         except AlreadyRunning as error:
             expect(False, f"its holder has closed the run, and still: {error}")
 
