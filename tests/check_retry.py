@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -26,12 +27,14 @@ from agentloop import (
     Kind,
     Limits,
     Observation,
+    Program,
     ProgramChanged,
     Result,
     StopReason,
     Together,
     Toolbox,
     ToolCall,
+    Unavailable,
     World,
     call_tool,
     drive,
@@ -357,6 +360,30 @@ def a_doubt_is_not_taken_back(make: Retry) -> None:
             expect(seen == GOOD, f"it succeeded in the end, and it came to {shown(seen)}")
 
 
+def _fails_next(script: list[Exception]) -> str:
+    raise script.pop(0) if len(script) > 1 else script[0]
+
+
+def after_a_doubt_no_other_tool_is_asked(make: Retry) -> None:
+    """What an attempt may have done, a later one does not let a guard inside ask of another tool (C09)."""
+    for first, due in ((TimeoutError("no answer"), []), (Unavailable("closed"), ["elsewhere"])):
+        script, asked, clock = [first, Unavailable("closed")], list[str](), FakeClock()
+
+        def falling_back(call: ToolCall) -> Program[Observation]:
+            seen: Observation = yield from settle(call_tool(call))
+            if seen.kind is not Kind.UNAVAILABLE:
+                return seen
+            return (yield from settle(call_tool(call._replace(name="elsewhere"))))
+
+        elsewhere = partial(asked.append, "elsewhere")
+        tools = Toolbox({"pay": partial(_fails_next, script), "elsewhere": elsewhere})
+        act = make(falling_back, idempotent=lambda name: name == "pay", patience=PATIENCE)
+        world = World(tools=tools, clock=clock.now, sleep=clock.sleep, inline=True)
+        seen = drive(settle(act(ToolCall("pay", {}, "call_1_1_1"))), world)
+        story = f"an attempt failed with {first!r}, and then it was down: {shown(seen)}"
+        expect(asked == due, f"{story}, and the other tool was asked {len(asked)} time(s)")
+
+
 def a_replay_waits_for_nobody(make: Retry) -> None:
     """Draws and waits are in the journal: a replay comes to the same, asks no tool and sleeps not at all."""
     patience = replace(PATIENCE, draw=random.Random(1).random)
@@ -460,6 +487,7 @@ PROMISES: dict[str, Callable[[Retry], None]] = {
         no_wait_outlasts_the_run,
         an_interrupted_attempt_is_in_doubt,
         a_doubt_is_not_taken_back,
+        after_a_doubt_no_other_tool_is_asked,
         a_replay_waits_for_nobody,
         calls_share_nothing,
         whatever_comes_it_ends_and_tells_the_truth,

@@ -146,6 +146,14 @@ RETRY_FAULTS: tuple[Fault, ...] = (
         passes=("the_servers_word_is_honoured",),
     ),
     RetryFault(
+        "C09: after a doubt, a guard inside may have another tool do it again",
+        "retry",
+        old="_by_itself(again, call.name) if before else again",
+        new="again",
+        caught_by="after_a_doubt_no_other_tool_is_asked",
+        passes=("a_doubt_is_not_taken_back", "what_may_pass_is_tried_again"),
+    ),
+    RetryFault(
         "each attempt is a call of its own",
         "retry",
         old="again = settle(act(call))",
