@@ -366,7 +366,7 @@ def enough_for(horizon: float, period: float = PERIOD) -> Limits:
         tool_calls=steps,
         effects=4 * steps + 20 * thoughts,
         tokens=1000 * thoughts,
-        seconds=horizon + period,
+        seconds=horizon + 2 * period,
     )
 
 
@@ -430,6 +430,8 @@ def _strategy(
         told |= {"reports (长期记忆)": "".join(f"\n{each}" for each in memory)}
         yield from _commanded(loop.knowing(told), board, seen, now, log)
         now = (yield Sleep(0)).at
+        if now >= horizon:  # it thought for so long: nobody waits for it, and its time is up
+            return End.HORIZON
         yield Sleep(period - now % period + TICK)  # by then the report of the period is there
 
 

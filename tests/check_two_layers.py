@@ -222,6 +222,7 @@ def it_ends_at_its_horizon(two_layers: TwoLayers) -> None:
         expect(End.BROKE_DOWN not in ends, f"{story}{ends}, {shift.problems}")
 
     check([GOAL], 0.0, 60, None)
+    check([GOAL], 19.0, 35, None)
     examples = settings(deadline=None, database=None, max_examples=50)
     hostile = given(
         st.lists(st.sampled_from(SAID), min_size=1, max_size=4),
