@@ -41,6 +41,7 @@ strand       one of the programs that run side by side
 stage        what steps them from outcome to outcome, for whichever driver
 journal      what a run asked for and what came of it; from it a run is replayed or resumed
 world        what a driver can reach: the model, the tools, a person, a clock
+errand       an effect that has begun, in the hands of whoever performs it
 driver       the only code that performs effects
 """
 
@@ -775,6 +776,11 @@ class Account:
     charged here first, and so to each account around it.
     """
 
+    __slots__ = (
+        *("limits", "control", "number", "made", "closed"),
+        *("_watch", "_began", "_at", "_deadline", "_tokens", "_cost", "_reserved"),
+    )
+
     def __init__(self, limits: Limits, watch: Callable[[Step], object] | None = None) -> None:
         self.limits = limits
         self.control = Control()
@@ -888,14 +894,15 @@ class Account:
 
     def book(self, effect: Effect, value: Any, at: float) -> None:
         """Note what came of an effect and what it cost; the next event tells the machine."""
-        self.made += _is_deed(effect)
         self._at = at - self._began
-        if isinstance(effect, CallModel):
-            self._reserved -= effect.tokens
-            if isinstance(value, Reply):
-                usage = value.usage or _estimated(effect, value)
-                self._tokens += usage.tokens
-                self._cost += usage.cost
+        if not isinstance(effect, CallModel):
+            self.made += _is_deed(effect)
+            return
+        self._reserved -= effect.tokens
+        if isinstance(value, Reply):
+            usage = value.usage or _estimated(effect, value)
+            self._tokens += usage.tokens
+            self._cost += usage.cost
 
     def refused(self, effect: Effect, refusal: LimitReached | Interrupted) -> LimitReached:
         """Close the account for a refusal, and return what to throw into whoever still wants to spend."""
@@ -1395,6 +1402,19 @@ class Stage:
     says so of its tool; otherwise its outcome is that nobody knows.
     """
 
+    __slots__ = (
+        "finished",
+        "at",
+        "journal",
+        "waiting",
+        "_loops",
+        "_answers",
+        "_put",
+        "_value",
+        "_error",
+        "_root",
+    )
+
     def __init__(
         self,
         program: Program[Any],
@@ -1573,6 +1593,8 @@ def _thrown(effect: Effect, failure: Failure, at: float) -> Exception:
 class Interrupt:
     """A flag by which a person ends a run, from any thread; raising it twice changes nothing."""
 
+    __slots__ = ("raised", "_wakers")
+
     def __init__(self) -> None:
         self.raised = False
         self._wakers: list[Callable[[], object]] = []
@@ -1582,18 +1604,18 @@ class Interrupt:
         for wake in tuple(self._wakers):
             wake()
 
-    @contextmanager
-    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Call ``wake`` when the flag is raised, as long as a driver waits in here."""
+    def add_waker(self, wake: Callable[[], object]) -> None:
+        """From now on, call ``wake`` when the flag is raised."""
         self._wakers.append(wake)
-        try:
-            yield
-        finally:
-            self._wakers.remove(wake)
+
+    def remove_waker(self, wake: Callable[[], object]) -> None:
+        self._wakers.remove(wake)
 
 
 class RunClock:
     """The run's time, in seconds: it never goes back, and goes on from ``already`` after a resume."""
+
+    __slots__ = ("_clock", "_began", "latest")
 
     def __init__(self, clock: Callable[[], float], already: float = 0.0) -> None:
         self._clock = clock
@@ -1613,7 +1635,7 @@ class RunClock:
         return since
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class World:
     """What a driver can reach.
 
@@ -1642,21 +1664,42 @@ class World:
         return self.tools is not None and self.tools.is_idempotent(name)
 
 
+class Handler(NamedTuple):
+    """How one kind of effect is performed: what is called for it, and what its outcome is then.
+
+    What ``prepare`` returns is called, unless it cannot be: then it is the outcome itself. ``raised``
+    makes an outcome of an exception that is ``caught``; any other ends the whole run.
+    """
+
+    prepare: Callable[[Any, World], Any]
+    returned: Callable[[Any, World, Any], Any]
+    raised: Callable[[Any, World, Any], Any]
+    caught: tuple[type[BaseException], ...] = (Exception,)
+
+
 def perform(effect: Effect, world: World) -> Any:
     """Do what a program wants and return what came of it. What fails outside comes back as a value."""
-    return _PERFORM[type(effect)](effect, world)
+    prepare, returned, raised, caught = HANDLERS[type(effect)]
+    call = prepare(effect, world)
+    if not callable(call):
+        return call
+    try:
+        return returned(effect, world, call())
+    except caught as error:
+        return raised(effect, world, error)
 
 
-def _ask_model(effect: CallModel, world: World) -> Reply | Observation:
+def _model_to_ask(effect: CallModel, world: World) -> Any:
     if world.model is None:
         return _model_error("is missing: this world has none")
-    try:
-        return as_reply(world.model(effect))
-    except (Unavailable, *PASSING) as error:
-        when = error.retry_after if isinstance(error, Unavailable) else None
-        return Observation(f"The model failed: {_told(error)}.", False, Kind.UNAVAILABLE, when)
-    except (Exception, SystemExit) as error:
+    return functools.partial(world.model, effect)
+
+
+def _model_raised(effect: CallModel, world: World, error: BaseException) -> Observation:
+    if not isinstance(error, (Unavailable, *PASSING)):
         return _model_error(f"failed: {_told(error)}")
+    when = error.retry_after if isinstance(error, Unavailable) else None
+    return Observation(f"The model failed: {_told(error)}.", False, Kind.UNAVAILABLE, when)
 
 
 def as_reply(answer: Any) -> Reply | Observation:
@@ -1711,43 +1754,54 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {cut(_written(error, str), 2000)}"
 
 
-def _run_tool(effect: CallTool, world: World) -> Observation:
+def _tool_to_run(effect: CallTool, world: World) -> Any:
     if world.tools is None:
         return Observation("There are no tools in this world.", False, Kind.UNKNOWN_TOOL)
-    return world.tools.execute(effect.call)
+    return world.tools.prepare(effect.call)
 
 
-def _ask_human(effect: AskHuman, world: World) -> Any:
+def _tool_returned(effect: CallTool, world: World, value: Any) -> Observation:
+    assert world.tools is not None, "it was one of these that returned"
+    return world.tools.observe(value)
+
+
+def _tool_raised(effect: CallTool, world: World, error: BaseException) -> Observation:
+    assert world.tools is not None, "it was one of these that raised"
+    return world.tools.failure(effect.call, error)
+
+
+def _person_to_ask(effect: AskHuman, world: World) -> Any:
     if world.human is None:
         return Observation("Nobody is there to answer.", False, Kind.NO_HUMAN)
-    try:
-        return world.human(effect.question)
-    except Exception as error:
-        return Observation(f"Asking failed: {_told(error)}", False, Kind.NO_HUMAN)
+    return functools.partial(world.human, effect.question)
 
 
-def _do(effect: Do, world: World) -> Any:
-    try:
-        return effect.function()
-    except Exception as error:
-        return Failure(_told(error))
+def _person_raised(effect: AskHuman, world: World, error: BaseException) -> Observation:
+    return Observation(f"Asking failed: {_told(error)}", False, Kind.NO_HUMAN)
 
 
-def _sleep(effect: Sleep, world: World) -> Any:
-    try:
-        world.sleep(effect.seconds)
-    except Exception as error:
-        return Failure(_told(error))
+def _as_it_is(effect: Effect, world: World, value: Any) -> Any:
+    return value
+
+
+def _nothing(effect: Effect, world: World, value: Any = None) -> None:
     return None
 
 
-_PERFORM: dict[type, Callable[[Any, World], Any]] = {
-    Start: lambda effect, world: None,
-    CallModel: _ask_model,
-    CallTool: _run_tool,
-    AskHuman: _ask_human,
-    Sleep: _sleep,
-    Do: _do,
+def _failed(effect: Effect, world: World, error: BaseException) -> Failure:
+    return Failure(_told(error))
+
+
+#: How each kind of effect is performed, for every driver.
+HANDLERS: Mapping[type, Handler] = {
+    Start: Handler(_nothing, _as_it_is, _failed),
+    CallModel: Handler(
+        _model_to_ask, lambda effect, world, value: as_reply(value), _model_raised, (Exception, SystemExit)
+    ),
+    CallTool: Handler(_tool_to_run, _tool_returned, _tool_raised, (Exception, SystemExit)),
+    AskHuman: Handler(_person_to_ask, _as_it_is, _person_raised),
+    Sleep: Handler(lambda effect, world: functools.partial(world.sleep, effect.seconds), _nothing, _failed),
+    Do: Handler(lambda effect, world: effect.function, _as_it_is, _failed),
 }
 
 
@@ -1779,63 +1833,217 @@ def drive(
     that follows is recorded. Ctrl-C and ``interrupt`` end the run with HUMAN. Raises what the
     program raises, and ``ProgramChanged`` where the journal is another program's.
     """
-    if not isinstance(program, GeneratorType) or not isinstance(world, World):
-        raise TypeError(f"drive(loop.run(task), World(...)), not drive({program!r}, {world!r})")
-    if not isinstance(journal, Journal | None):
-        raise TypeError(f"a journal is a Journal(), or one of its kind, not {journal!r}")
-    performer = (_Inline if world.inline else _Crew)(world, interrupt or Interrupt())
-    with _ctrl_c(performer.on_ctrl_c):
-        stage = Stage(program, journal, world.may_repeat)
-        performer.run(stage, RunClock(world.clock, stage.at))
-    result: T = stage.result
+    inline = isinstance(world, World) and world.inline
+    driving = (_Inline if inline else _Crew)(world, interrupt)
+    with _ctrl_c(driving.on_ctrl_c):
+        driving.open(program, journal)
+        driving.run()
+    result: T = driving.stage.result
     return result
 
 
-class _Inline:
+class Errand:
+    """An effect that has begun: whose it is, since when, until when it may take, and who performs it.
+
+    Whoever does writes down what came of it: a ``value``, or the ``crash`` that broke it off.
+    """
+
+    __slots__ = ("strand", "since", "until", "who", "value", "crash")
+
+    def __init__(self, strand: Strand, since: float, until: float, who: Any) -> None:
+        self.strand, self.since, self.until, self.who = strand, since, until, who
+        self.value: Any = None
+        self.crash: BaseException | None = None
+
+
+class Dispatcher:
+    """All that a driver does besides performing: it hands out errands, and takes in what came of them.
+
+    Whoever performs takes ``turn`` after turn; ``look`` is for whoever keeps an eye on the time, and on
+    the person who may stop the run. Drivers differ in who that is, so each kind says how many may
+    perform at a time (``most``), how one more is to ``start``, and how to ``notify`` the one who looks.
+    One turn or look at a time: only ``_Crew`` has threads, and a lock.
+    """
+
+    __slots__ = (
+        *("world", "interrupt", "stage", "clock", "ready", "begun", "unanswered", "away"),
+        *("hired", "watching_until"),
+    )
+    most = 0
+    stage: Stage
+    clock: RunClock
+    away: Away
+
+    def __init__(self, world: World, interrupt: Interrupt | None = None) -> None:
+        self.world, self.interrupt = world, interrupt or Interrupt()
+        self.ready: deque[Strand] = deque()
+        self.begun: dict[Strand, Errand] = {}
+        self.unanswered: list[Strand] = []  # whose questions nobody could answer
+        self.hired = 0  # on their way to their first errand
+        self.watching_until = math.inf
+
+    def open(self, program: Program[Any], journal: Journal | None) -> None:
+        """Put a program on the stage. Raises ``TypeError`` for what is no program, world or journal."""
+        world = self.world
+        if not isinstance(program, GeneratorType) or not isinstance(world, World):
+            raise TypeError(f"drive(loop.run(task), World(...)), not drive({program!r}, {world!r})")
+        if not isinstance(journal, Journal | None):
+            raise TypeError(f"a journal is a Journal(), or one of its kind, not {journal!r}")
+        self.stage = Stage(program, journal, world.may_repeat)
+        self.clock = RunClock(world.clock, self.stage.at)
+        self.want(self.stage.waiting)
+
+    def start(self) -> None:
+        """Let one more perform errands."""
+
+    def notify(self) -> None:
+        """Let somebody look, soon."""
+
+    def watch(self) -> None:
+        """See to it that somebody looks when the run's time is ``watching_until``, earlier than before."""
+        self.notify()
+
+    def turn(self, done: Errand | None, who: Any = None) -> Errand | None:
+        """Hand in an errand, ``None`` in the first turn, and take the next; ``None`` if there is none.
+
+        Whatever breaks here ends the run: nobody else would notice.
+        """
+        try:
+            if done is None:
+                self.hired -= 1
+            elif not self.finish(done):
+                return None
+            errand = self.next_errand(who)
+            if self.ready:
+                self.hire()
+            return errand
+        except BaseException as error:
+            self.fail(error)
+            return None
+
+    def next_errand(self, who: Any = None) -> Errand | None:
+        while self.ready and not self.interrupt.raised and not self.stage.finished:
+            errand = self.begin(self.ready.popleft(), who)
+            if errand is not None:
+                return errand
+        return None
+
+    def begin(self, strand: Strand, who: Any) -> Errand | None:
+        """Note that an effect begins. If the run's time is up it does not, and that is the outcome."""
+        effect, now = strand.effect, self.clock.now()
+        if now >= effect.deadline:
+            self.deliver(strand, not_begun(effect), now)
+            return None
+        self.stage.begin(strand)
+        until = now + effect.allowed
+        errand = self.begun[strand] = Errand(strand, now, until, who)
+        if until < self.watching_until:
+            self.watching_until = until
+            self.watch()
+        return errand
+
+    def hire(self) -> None:
+        """Start one for each effect that nobody is on the way to."""
+        for _ in range(min(len(self.ready), self.most - len(self.begun)) - self.hired):
+            self.hired += 1
+            self.start()
+
+    def finish(self, errand: Errand) -> bool:
+        """Take in what came of an errand, unless it was left behind: then its late result is ignored."""
+        strand, value = errand.strand, errand.value
+        if self.begun.get(strand) is not errand or self.stage.finished:
+            return False
+        del self.begun[strand]
+        effect, at = strand.effect, self.clock.now()
+        if at - errand.since > effect.allowed:
+            value = too_late(effect)
+        if type(effect) is AskHuman:
+            at = self.stood_still(errand.since)
+        if errand.crash is None:
+            self.deliver(strand, value, at)
+        else:
+            self.break_off(strand, errand.crash)
+        if self.unanswered and not self.begun:
+            self.notify()
+        return True
+
+    def stood_still(self, since: float) -> float:
+        """The run's time; what a person took is taken out, if nothing but persons was waited for."""
+        if any(type(strand.effect) is not AskHuman for strand in self.begun):
+            return self.clock.latest
+        return self.clock.stood_still(max(since, self.stage.at))
+
+    def break_off(self, strand: Strand, crash: BaseException) -> None:
+        if isinstance(crash, KeyboardInterrupt):
+            self.interrupt.set()
+            self.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
+        elif isinstance(crash, Away):
+            self.unanswered.append(strand)
+            self.away = crash
+        else:
+            self.fail(crash)
+
+    def look(self) -> None:
+        """End the wait for each call whose time is up; once a person has stopped the run, for everything."""
+        while self.interrupt.raised and not self.stage.finished and (strand := self.any_waiting()):
+            self.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
+        if self.unanswered and not self.ready and not self.begun:
+            self.fail(self.away)
+        now = self.clock.now()
+        for errand in [errand for errand in self.begun.values() if errand.until <= now]:
+            self.leave_behind(errand)
+            self.deliver(errand.strand, too_late(errand.strand.effect), now)
+        self.hire()
+        self.watching_until = min((errand.until for errand in self.begun.values()), default=math.inf)
+
+    def any_waiting(self) -> Strand | None:
+        """A strand that waits, taken from where it waits."""
+        if self.ready:
+            return self.ready.popleft()
+        if self.unanswered:
+            return self.unanswered.pop()
+        for strand, errand in self.begun.items():
+            self.leave_behind(errand)
+            return strand
+        return None
+
+    def leave_behind(self, errand: Errand) -> None:
+        """Wait for it no longer."""
+        del self.begun[errand.strand]
+
+    def deliver(self, strand: Strand, value: Any, at: float) -> None:
+        self.want(self.stage.deliver(strand, value, at))
+        if self.stage.finished:
+            self.notify()
+
+    def want(self, strands: Sequence[Strand]) -> None:
+        """Take in who waits for something new."""
+        self.ready.extend(strands)
+
+    def fail(self, error: BaseException) -> None:
+        self.stage.fail(error)
+        self.notify()
+
+
+class _Inline(Dispatcher):
     """Performs effects one after another on the caller's thread."""
 
-    def __init__(self, world: World, interrupt: Interrupt) -> None:
-        self.world, self.interrupt = world, interrupt
-        self.performing = False
+    performing = False
 
-    def run(self, stage: Stage, clock: RunClock) -> None:
-        begin, deliver, now, away = stage.begin, stage.deliver, clock.now, Away()
-        world, interrupt, journaled = self.world, self.interrupt, stage.journal is not None
-        waiting, unanswered = deque(stage.waiting), deque[Strand]()
-        while not stage.finished:
-            if not waiting:
-                if not interrupt.raised:
-                    raise away
-                waiting, unanswered = unanswered, waiting
-            strand = waiting.popleft()
-            effect, began = strand.effect, now()
+    def run(self) -> None:
+        while not self.stage.finished:
+            errand = self.next_errand()
+            if errand is None:
+                self.look()
+                continue
             try:
                 self.performing = True
-                if interrupt.raised:
-                    value = STOPPED_BY_A_PERSON
-                elif began >= effect.deadline:
-                    value = not_begun(effect)
-                else:
-                    if journaled:
-                        begin(strand)
-                    value = _PERFORM[type(effect)](effect, world)
+                errand.value = perform(errand.strand.effect, self.world)
                 self.performing = False
-            except Away as nobody:
+            except BaseException as crash:
                 self.performing = False
-                away = nobody
-                unanswered.append(strand)
-                clock.stood_still(began)
-                continue
-            except KeyboardInterrupt:
-                self.performing = False
-                interrupt.set()
-                value = STOPPED_BY_A_PERSON
-            at = now()
-            if at - began > effect.allowed:
-                value = too_late(effect)
-            if type(effect) is AskHuman:
-                at = clock.stood_still(began)
-            waiting += deliver(strand, value, at)
+                errand.crash = crash
+            self.finish(errand)
 
     def on_ctrl_c(self) -> None:
         """Break off what is being performed; a program in the middle of a step only when asked twice."""
@@ -1844,53 +2052,39 @@ class _Inline:
         self.interrupt.set()
 
 
-class Term(NamedTuple):
-    """How long a thread has had an errand, and until when it may."""
-
-    since: float
-    until: float
-
-
 #: How many effects a blocking driver performs side by side, at most.
 CREW = 64
 
 
-class _Crew:
+class _Crew(Dispatcher):
     """Performs effects on daemon threads, each abandoned together with the call that hangs in it.
 
     A thread that has performed an effect also steps the program and performs what it wants next, so
     an ordinary call costs no hand-over; more threads are hired when programs run side by side. The
-    caller only watches the deadlines: when one passes it takes the strand back, steps the program
-    itself and hires a replacement.
+    caller only looks: when a call's time is up it takes the strand back, and steps the program itself.
     """
 
-    stage: Stage
-    clock: RunClock
+    most = CREW
 
-    def __init__(self, world: World, interrupt: Interrupt) -> None:
+    def __init__(self, world: World, interrupt: Interrupt | None) -> None:
         import queue
         import threading
 
-        self.world, self.interrupt = world, interrupt
+        super().__init__(world, interrupt)
         self.lock = threading.Lock()  # held to step the program, never during a call
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # safe to fill from a signal handler
-        self.ready: deque[Strand] = deque()
-        self.begun: dict[Strand, Term] = {}
-        self.hired = 0  # threads on their way to an errand
-        self.unanswered: deque[Strand] = deque()
-        self.away = Away()
-        self.watching_until = math.inf
 
-    def run(self, stage: Stage, clock: RunClock) -> None:
-        self.stage, self.clock = stage, clock
-        self.ready.extend(stage.waiting)
-        with self.interrupt.waking(self.notify):
-            try:
-                while not stage.finished:
-                    self.wait(self.look())
-            except BaseException as error:
-                stage.fail(error)  # so that no thread goes on
-                raise
+    def run(self) -> None:
+        self.interrupt.add_waker(self.notify)
+        try:
+            while not self.stage.finished:
+                self.look()
+                self.wait()
+        except BaseException as error:
+            self.stage.fail(error)  # so that no thread goes on
+            raise
+        finally:
+            self.interrupt.remove_waker(self.notify)
 
     def on_ctrl_c(self) -> None:
         """Stop the run; asked twice, stop whatever keeps it from stopping."""
@@ -1898,118 +2092,41 @@ class _Crew:
             raise KeyboardInterrupt
         self.interrupt.set()
 
-    def look(self) -> float:
-        """Take back what is due, and return how many seconds there are until the next deadline."""
+    def look(self) -> None:
         with self.lock:
-            self.take_back()
-            self.hire()
-            self.watching_until = min((until for _, until in self.begun.values()), default=math.inf)
-            return 0.0 if self.stage.finished else self.watching_until - self.clock.now()
+            super().look()
 
-    def notify(self) -> None:
-        self.wake.put(None)
-
-    def wait(self, seconds: float) -> None:
+    def wait(self) -> None:
+        """Wait until there is something to look at."""
         import queue
         import threading
 
+        seconds = 0.0 if self.stage.finished else self.watching_until - self.clock.now()
         try:
             self.wake.get(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
         except queue.Empty:
             pass
 
-    def take_back(self) -> None:
-        """End the wait for each call whose time is up, and for all of them when a person interrupts."""
-        while self.interrupt.raised and (self.ready or self.begun or self.unanswered):
-            waiting = self.ready or self.unanswered
-            self.deliver(waiting.popleft() if waiting else self.begun.popitem()[0], STOPPED_BY_A_PERSON)
-        if self.unanswered and not self.ready and not self.begun:
-            self.stage.fail(self.away)
-        now = self.clock.now()
-        for strand in [strand for strand, (_, until) in self.begun.items() if until <= now]:
-            del self.begun[strand]
-            self.deliver(strand, too_late(strand.effect))
+    def notify(self) -> None:
+        self.wake.put(None)
 
-    def hire(self) -> None:
-        """Start a thread for each errand that nobody is on the way to."""
+    def start(self) -> None:
         import threading
 
-        for _ in range(min(len(self.ready), CREW - len(self.begun)) - self.hired):
-            self.hired += 1
-            threading.Thread(target=self.work, daemon=True).start()
+        threading.Thread(target=self.work, daemon=True).start()
 
     def work(self) -> None:
-        """A thread's life. Whatever breaks it ends the run: nobody else would notice."""
-        try:
-            self.run_errands()
-        except BaseException as error:
-            self.fail(error)
-
-    def run_errands(self) -> None:
-        with self.lock:
-            self.hired -= 1
-            errand = self.next_errand()
-        while errand is not None:
-            strand, term = errand
-            value, crash = None, None
+        """A thread's life: errand after errand, as long as there are any."""
+        errand = None
+        while errand := self.turn(errand):
             try:
-                value = perform(strand.effect, self.world)
-            except BaseException as error:  # it must not be lost with the strand in its hands
-                crash = error
-            with self.lock:
-                if self.begun.get(strand) is not term or self.stage.finished:
-                    return  # left behind meanwhile: the late result is ignored
-                del self.begun[strand]
-                self.finish(strand, term, value, crash)
-                errand = self.next_errand()
-                self.hire()
-                if self.unanswered and not self.begun:
-                    self.notify()
+                errand.value = perform(errand.strand.effect, self.world)
+            except BaseException as crash:  # it must not be lost with the errand in its hands
+                errand.crash = crash
 
-    def next_errand(self) -> tuple[Strand, Term] | None:
-        while self.ready and not self.interrupt.raised and not self.stage.finished:
-            strand, now = self.ready.popleft(), self.clock.now()
-            if now >= strand.effect.deadline:
-                self.deliver(strand, not_begun(strand.effect))
-                continue
-            self.stage.begin(strand)
-            term = self.begun[strand] = Term(now, now + strand.effect.allowed)
-            if term.until < self.watching_until:
-                self.notify()
-            return strand, term
-        return None
-
-    def finish(self, strand: Strand, term: Term, value: Any, crash: BaseException | None) -> None:
-        if isinstance(crash, KeyboardInterrupt):
-            self.interrupt.set()
-            value = STOPPED_BY_A_PERSON
-        elif isinstance(crash, Away):
-            self.unanswered.append(strand)
-            self.away = crash
-            self.stand_still(strand, term)
-            self.notify()
-            return
-        elif crash is not None:
-            self.fail(crash)
-            return
-        elif self.clock.now() > term.until:
-            value = too_late(strand.effect)
-        self.stand_still(strand, term)
-        self.deliver(strand, value)
-
-    def stand_still(self, strand: Strand, term: Term) -> None:
-        """Take out the time of a strand's term, if nothing but persons was waited for."""
-        if all(type(each.effect) is AskHuman for each in (strand, *self.begun)):
-            self.clock.stood_still(max(term.since, self.stage.at))
-
-    def fail(self, error: BaseException) -> None:
-        self.stage.fail(error)
-        self.notify()
-
-    def deliver(self, strand: Strand, value: Any) -> None:
-        self.ready.extend(self.stage.deliver(strand, value, self.clock.now()))
-        if self.stage.finished:
-            self.notify()
+    def turn(self, done: Errand | None, who: Any = None) -> Errand | None:
+        with self.lock:
+            return super().turn(done, who)
 
 
 @contextmanager

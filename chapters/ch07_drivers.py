@@ -7,7 +7,7 @@ loops are driven in three ways (A-12, A-14), and not a line of them changes:
 
 ===================  ==============================================================================
 ``drive``            同步Loop, of the kernel: blocking, the simplest to follow and to debug
-``drive_async``      a task for every wish: whoever waits holds up nobody else
+``drive_async``      tasks of an event loop: whoever waits holds up nobody else
 ``drive_on_bus``     事件总线: perception, reasoning and action as services that share only a queue
 ===================  ==============================================================================
 
@@ -15,12 +15,12 @@ Without it, a loop of four lines (A-13: reason, decide, execute, append) waits i
 as long as that takes. A tool that hangs stops it for ever, and of two agents that need each other,
 the first waits for the second, which waits for its turn: the demo shows them.
 
-Every driver is a few lines around a ``Stage``, which steps the programs. ``Conductor`` has them: what is
-wanted goes out, and all that happens (an outcome, a person's stop) comes in as a turn of the event loop, one
-after the other, so nothing is locked. It performs nothing itself; who does is the only difference between
-the two drivers below. Between a wish and its turn a person may stop the run, another call break it, or its
-time run out: so whoever performs asks once more, ``may_begin``, and only then is the intent written down.
-(Two whole drivers make this chapter longer than others.)
+Every driver is the kernel's ``Dispatcher`` with somebody to perform what it hands out. ``drive`` has threads
+for that, and ``Tasks`` has tasks: all that happens (an outcome, a person's stop) comes in as a turn of the
+event loop, one after the other, so nothing is locked. ``Conductor`` has the services on its bus. There, a
+person may stop the run between a wish and its turn, another call break it, or its time run out: so a
+service asks once more, ``may_begin``, and only then is the intent written down. (Two whole drivers make
+this chapter longer than others.)
 
 What triggers what (A-15): the task, and data of the world, are for perception; once they are there the
 program wants a thought, which reasoning has subscribed to; a decision wants a tool, and action answers.
@@ -58,28 +58,29 @@ import functools
 import inspect
 import io
 import math
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from agentloop import (
-    STOPPED_BY_A_PERSON,
+    HANDLERS,
     AgentLoop,
     AskHuman,
-    Away,
     CallModel,
     CallTool,
+    Dispatcher,
     Do,
     Effect,
+    Errand,
     Interrupt,
     Journal,
     Program,
     Result,
-    RunClock,
     Sleep,
     Stage,
     Start,
@@ -87,12 +88,8 @@ from agentloop import (
     Together,
     Toolbox,
     World,
-    as_reply,
     call_text,
     drive,
-    not_begun,
-    perform,
-    too_late,
 )
 from chapters.telling import GREEN, RED, Telling
 from fake_llm import FakeClock, FakeModel, get_attraction, get_weather
@@ -101,6 +98,64 @@ from paradigms.react import react
 T = TypeVar("T")
 
 # --- The plainest driver ----------------------------------------------------------------------
+
+
+async def perform_async(effect: Effect, world: World) -> Any:
+    """``perform`` for an event loop: the functions of the world may be ``async def``.
+
+    A plain function is called right here in an inline world, and on a daemon thread elsewhere; what
+    belongs to the event loop is for an ``async def`` to touch.
+    """
+    prepare, returned, raised, caught = HANDLERS[type(effect)]
+    call = prepare(effect, world)
+    if not callable(call):
+        return call
+    if type(effect) is Sleep and world.sleep is time.sleep:
+        call = functools.partial(asyncio.sleep, effect.seconds)  # the blocking one would hold up everybody
+    try:
+        value = call() if world.inline or inspect.iscoroutinefunction(call) else await _on_a_thread(call)
+        if hasattr(type(value), "__await__"):
+            value = await value
+        return returned(effect, world, value)
+    except asyncio.CancelledError:
+        if _cancelled(asyncio.current_task()):
+            raise
+        return raised(effect, world, RuntimeError("the call was cancelled"))  # its own doing
+    except caught as error:
+        return raised(effect, world, error)
+
+
+def _cancelled(task: asyncio.Task[Any] | None) -> int:
+    """How many times somebody wanted to end a task."""
+    return 0 if task is None else task.cancelling()
+
+
+class Answer(NamedTuple):
+    """What a function returned, or what it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+async def _on_a_thread(function: Callable[[], Any]) -> Any:
+    """Call a plain function on a daemon thread, which is left behind together with a call that hangs.
+
+    Not ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
+    """
+    landed: Future[Answer] = Future()
+    landed.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
+    threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()
+    answer = await asyncio.wrap_future(landed)
+    if answer.error is not None:
+        raise answer.error
+    return answer.value
+
+
+def _answer(function: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(function())
+    except BaseException as error:  # no exception that a Future would take for its own
+        return Answer(error=error)
 
 
 async def one_by_one(program: Program[T], world: World) -> T:
@@ -114,7 +169,121 @@ async def one_by_one(program: Program[T], world: World) -> T:
     return result
 
 
-# --- Performing effects -------------------------------------------------------------------------
+# --- Side by side -------------------------------------------------------------------------------
+
+#: After so many effects a task gives way, since none of them may have had to wait.
+GIVES_WAY = 10
+
+
+class Tasks(Dispatcher):
+    """Performs effects in tasks of an event loop, as the blocking driver does on threads.
+
+    All that happens comes in as a turn of the event loop, one after the other, so nothing is locked.
+    """
+
+    __slots__ = ("event_loop", "over", "alarm", "driver", "cancelled_before")
+    most = sys.maxsize
+
+    def __init__(self, world: World, interrupt: Interrupt | None) -> None:
+        super().__init__(world, interrupt)
+        self.event_loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self.event_loop.create_future()
+        self.alarm: asyncio.TimerHandle | None = None
+        self.driver = asyncio.current_task()
+        self.cancelled_before = _cancelled(self.driver)
+
+    async def run(self, program: Program[T], journal: Journal | None) -> T:
+        """Go on until the program has ended. Cancelled, it lets the program end first, with HUMAN."""
+        cancellation = None
+        self.open(program, journal)
+        self.interrupt.add_waker(self.notify_from_any_thread)
+        try:
+            self.look()
+            while not self.stage.finished:
+                try:
+                    await self.over
+                except asyncio.CancelledError as cancelled:
+                    cancellation = cancelled
+                    self.over = self.event_loop.create_future()
+                    self.interrupt.set()
+        finally:
+            self.interrupt.remove_waker(self.notify_from_any_thread)
+            self.dismiss()
+        if cancellation is not None:
+            raise cancellation
+        result: T = self.stage.result
+        return result
+
+    def dismiss(self) -> None:
+        """Leave behind whatever is under way."""
+        for errand in tuple(self.begun.values()):
+            self.leave_behind(errand)
+        if self.alarm:
+            self.alarm.cancel()
+
+    def look(self) -> None:
+        """Look, and set the alarm for the next time. What breaks on the way ends the run."""
+        try:
+            super().look()
+            self.watch()
+        except BaseException as error:
+            self.stage.fail(error)
+        if self.stage.finished and not self.over.done():
+            self.over.set_result(None)
+
+    def watch(self) -> None:
+        if self.alarm:
+            self.alarm.cancel()
+        self.alarm = None
+        if self.watching_until < math.inf:
+            seconds = self.watching_until - self.clock.latest
+            self.alarm = self.event_loop.call_later(seconds, self.look)
+
+    def notify(self) -> None:
+        self.event_loop.call_soon(self.look)
+
+    def notify_from_any_thread(self) -> None:
+        try:
+            self.event_loop.call_soon_threadsafe(self.look)
+        except RuntimeError:
+            pass  # the event loop has ended, and the run with it
+
+    def start(self) -> None:
+        self.event_loop.create_task(self.work())
+
+    def leave_behind(self, errand: Errand) -> None:
+        errand.who.cancel()
+        super().leave_behind(errand)
+
+    async def work(self) -> None:
+        """A task's life: errand after errand, as long as there are any."""
+        errand, performed, me = None, 0, asyncio.current_task()
+        while errand := self.turn(errand, me):
+            try:
+                errand.value = await perform_async(errand.strand.effect, self.world)
+                performed += 1
+                if performed % GIVES_WAY == 0:
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                errand.crash = KeyboardInterrupt()  # left behind, and nobody minds; or the event loop ends
+            except BaseException as crash:
+                errand.crash = crash
+            if _cancelled(self.driver) > self.cancelled_before:
+                self.interrupt.set()  # Ctrl-C: the driver itself hears of it in a later turn
+
+
+async def drive_async(
+    program: Program[T], world: World, journal: Journal | None = None, interrupt: Interrupt | None = None
+) -> T:
+    """``drive`` for an event loop: the same promises, and the functions of the world may be ``async def``.
+
+    Cancelling it, as Ctrl-C under ``asyncio.run`` does, ends the program with HUMAN; then the
+    ``CancelledError`` goes on to the caller.
+    """
+    return await Tasks(world, interrupt).run(program, journal)
+
+
+# --- On a bus -----------------------------------------------------------------------------------
 
 
 class Wanted(NamedTuple):
@@ -130,380 +299,6 @@ class Came(NamedTuple):
     number: int
     value: Any = None
     crash: BaseException | None = None
-
-
-class Answer(NamedTuple):
-    """What a function of the world returned, or what it raised."""
-
-    value: Any = None
-    error: BaseException | None = None
-
-
-class UnderWay(NamedTuple):
-    """A call that is waited for: since when, in the world's time, and until when, in the event loop's."""
-
-    wanted: Wanted
-    since: float
-    until: float
-
-
-class Performers:
-    """Perform effects side by side, in a world whose functions may be ``async def``, and ``tell`` what came.
-
-    A plain function is called right here in an inline world, and on a daemon thread elsewhere; what
-    belongs to the event loop is for an ``async def`` to touch. A call has the time that is allowed, and
-    is left behind with it: one alarm, set for the call that is due first, watches them all. Before an
-    effect begins, ``may_begin`` is asked about its number.
-    """
-
-    def __init__(
-        self,
-        world: World,
-        tell: Callable[[Came], object],
-        may_begin: Callable[[int], bool] = lambda number: True,
-    ) -> None:
-        self.world, self.tell, self.may_begin = world, tell, may_begin
-        self.loop = asyncio.get_running_loop()
-        self.under_way: dict[asyncio.Task[Answer], UnderWay] = {}
-        self.alarm: asyncio.TimerHandle | None = None
-        self.dismissed = False
-
-    def begin(self, wanted: Wanted) -> None:
-        """Have an effect performed as soon as it is its turn."""
-        self.loop.call_soon(self.start, wanted)
-
-    def start(self, wanted: Wanted) -> None:
-        """Begin an effect, if it still may; whatever breaks on the way is told: somebody waits for it."""
-        try:
-            if not self.dismissed and self.may_begin(wanted.number):
-                self.carry_out(wanted)
-        except BaseException as error:
-            self.tell(Came(wanted.number, crash=error))
-
-    def carry_out(self, wanted: Wanted) -> None:
-        """Perform an effect; one that nobody has to wait for is finished here."""
-        (_, effect), world = wanted, self.world
-        function = _FUNCTIONS[type(effect)](effect, world) if type(effect) in _FUNCTIONS else None
-        if not callable(function):
-            self.tell(Came(wanted.number, perform(effect, world)))
-            return
-        since = world.clock()
-        here = world.inline or inspect.iscoroutinefunction(function)
-        answer = _answer(function if here else functools.partial(_on_a_thread, function))
-        if answer.error is not None or not inspect.isawaitable(answer.value):
-            self.finish(wanted, since, answer)
-            return
-        value = answer.value
-        task = self.loop.create_task(self.if_it_still_may(wanted.number, value) if here else _awaited(value))
-        until = self.loop.time() + effect.allowed
-        self.under_way[task] = UnderWay(wanted, since, until)
-        task.add_done_callback(self.done)
-        self.watch(until)
-
-    async def if_it_still_may(self, number: int, value: Awaitable[Any]) -> Answer:
-        """Wait for a value. An ``async def`` that was called begins only here, a turn later: ask again."""
-        if inspect.iscoroutine(value) and not self.may_begin(number):
-            value.close()
-            return Answer()
-        return await _awaited(value)
-
-    def done(self, task: asyncio.Task[Answer]) -> None:
-        """Finish the effect of a task, unless it was left behind: then its late result is ignored."""
-        if task in self.under_way:
-            wanted, since, _ = self.under_way.pop(task)
-            self.finish(
-                wanted, since, _raised(asyncio.CancelledError()) if task.cancelled() else task.result()
-            )
-
-    def finish(self, wanted: Wanted, since: float, answer: Answer) -> None:
-        number, effect = wanted
-        try:
-            late = self.world.clock() - since > effect.allowed
-            came = Came(number, too_late(effect) if late else _outcome(effect, self.world, answer))
-        except BaseException as error:
-            came = Came(number, crash=error)
-        self.tell(came)
-
-    def watch(self, until: float) -> None:
-        """See to it that somebody looks when that time has come."""
-        if until < (self.alarm.when() if self.alarm else math.inf):
-            if self.alarm:
-                self.alarm.cancel()
-            self.alarm = self.loop.call_at(until, self.look)
-
-    def look(self) -> None:
-        """Leave behind each call whose time is up."""
-        self.alarm, now = None, self.loop.time()
-        for task, (wanted, _, until) in tuple(self.under_way.items()):
-            if until <= now:
-                del self.under_way[task]
-                task.cancel()
-                self.tell(Came(wanted.number, too_late(wanted.effect)))
-        if self.under_way:
-            self.watch(min(until for _, _, until in self.under_way.values()))
-
-    def dismiss(self) -> None:
-        """Begin nothing more, and cancel what is left when the run is over."""
-        self.dismissed = True
-        if self.alarm:
-            self.alarm.cancel()
-        for task in self.under_way:
-            task.cancel()
-        self.under_way.clear()
-
-
-async def perform_async(effect: Effect, world: World) -> Any:
-    """``perform`` for an event loop: wait for one effect, and return what came of it."""
-    arrived: asyncio.Future[Came] = asyncio.get_running_loop().create_future()
-    performers = Performers(world, arrived.set_result)
-    performers.begin(Wanted(1, effect))
-    try:
-        _, value, crash = await arrived
-    finally:
-        performers.dismiss()
-    if crash is not None:
-        raise crash
-    return value
-
-
-#: The function that an effect calls, with its arguments. Nothing to call: ``perform`` knows the outcome.
-_FUNCTIONS: Mapping[type, Callable[[Any, World], Any]] = {
-    CallModel: lambda effect, world: world.model and functools.partial(world.model, effect),
-    CallTool: lambda effect, world: world.tools and world.tools.prepare(effect.call),
-    AskHuman: lambda effect, world: world.human and functools.partial(world.human, effect.question),
-    Sleep: lambda effect, world: functools.partial(_sleep_of(world), effect.seconds),
-    Do: lambda effect, world: effect.function,
-}
-
-
-def _sleep_of(world: World) -> Callable[[float], Any]:
-    """The world's own way to sleep; in place of the blocking default, the event loop's."""
-    return asyncio.sleep if world.sleep is time.sleep else world.sleep
-
-
-def _outcome(effect: Effect, world: World, answer: Answer) -> Any:
-    """What came of an effect, word for word as under the blocking driver; raises what ends the run."""
-    value, error = answer
-    if error is not None:
-        return _failed(effect, world, error)
-    if isinstance(effect, CallModel):
-        return as_reply(value)
-    if isinstance(effect, CallTool) and world.tools is not None:
-        return world.tools.observe(value)
-    return None if isinstance(effect, Sleep) else value
-
-
-def _failed(effect: Effect, world: World, error: BaseException) -> Any:
-    """Let ``perform`` say it, in a world that raises the error at once."""
-
-    def raises(*_: object) -> Any:
-        raise error
-
-    if isinstance(effect, Do):
-        return perform(Do(effect.label, raises), world)
-    if isinstance(effect, CallTool) and world.tools is not None and isinstance(error, Exception | SystemExit):
-        return world.tools.failure(effect.call, error)
-    if isinstance(effect, CallTool):
-        raise error
-    return perform(effect, World(model=raises, human=raises, sleep=raises))
-
-
-def _answer(function: Callable[[], Any]) -> Answer:
-    try:
-        return Answer(function())
-    except BaseException as error:
-        return _raised(error)
-
-
-def _raised(error: BaseException) -> Answer:
-    """An error as an answer. To be cancelled was the call's own doing: where it was ours, nobody asks."""
-    cancelled = isinstance(error, asyncio.CancelledError)
-    return Answer(error=RuntimeError("the call was cancelled") if cancelled else error)
-
-
-async def _awaited(value: Awaitable[Any]) -> Answer:
-    try:
-        return Answer(await value)
-    except BaseException as error:  # Ctrl-C too: raised inside of a task, it would tear down the event loop
-        return _raised(error)
-
-
-def _on_a_thread(function: Callable[[], Any]) -> Awaitable[Any]:
-    """Call a plain function on a daemon thread, which is left behind together with a call that hangs.
-
-    It begins at once: a task would begin it a turn later, when it may be too late. Not
-    ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
-    """
-    landed: Future[Any] = Future()
-    landed.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
-    threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()
-    return _landed(landed)
-
-
-async def _landed(landed: Future[Any]) -> Any:
-    value, error = await asyncio.wrap_future(landed)
-    if error is not None:
-        raise error
-    return await value if inspect.isawaitable(value) else value
-
-
-# --- Asking for effects, and taking in what happens -------------------------------------------
-
-
-class Conductor:
-    """All that a driver does besides performing: it asks for what is wanted, and takes in what came."""
-
-    def __init__(
-        self, program: Program[Any], world: World, journal: Journal | None, interrupt: Interrupt | None
-    ) -> None:
-        self.stage = Stage(program, journal, world.may_repeat)
-        self.clock = RunClock(world.clock, self.stage.at)
-        self.interrupt = interrupt or Interrupt()
-        self.ask: Callable[[Wanted], object]
-        self.news: Callable[[], Iterable[Came]] = tuple  # what has come, and waits in a queue
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.asked: dict[int, Strand] = {}  # whoever waits
-        self.since: dict[int, float] = {}  # what of it has begun, and when
-        self.unanswered: list[Strand] = []  # questions, while the person is away
-        self.away = Away()
-        self.number = 0
-
-    async def run(self, ask: Callable[[Wanted], object]) -> Any:
-        """Go on until the program has ended. Cancelled, it lets the program end first, with HUMAN."""
-        cancellation, self.ask = None, ask
-        with self.interrupt.waking(_from_any_thread(self.hear)):
-            self.go_on(lambda: self.stage.waiting)
-            while not self.stage.finished:
-                try:
-                    await self.over
-                except asyncio.CancelledError as cancelled:
-                    cancellation = cancelled
-                    self.over = asyncio.get_running_loop().create_future()
-                    self.interrupt.set()
-        del self.ask  # whoever performs knows us: a circle, that would keep all of the run in memory
-        if cancellation is not None:
-            raise cancellation
-        return self.stage.result
-
-    def take(self, came: Came) -> None:
-        """Take in what came of an effect, and go on from there."""
-        self.go_on(lambda: self.delivered(came))
-
-    def hear(self) -> None:
-        """Take in what has happened by now: that a person has stopped the run, or what came in the queue."""
-        self.go_on(lambda: ())
-
-    def may_begin(self, number: int) -> bool:
-        """Say whether an effect may begin, or go on, now that it is its turn: by now the run may be over."""
-        self.hear()
-        if number in self.asked and number not in self.since:
-            self.go_on(lambda: self.begun(number))
-        return number in self.since
-
-    def go_on(self, strands: Callable[[], Iterable[Strand]]) -> None:
-        """Let these strands want something; when nothing is under way any more, the run is over."""
-        try:
-            self.begin(strands())
-            for came in self.news():  # what was done before a person stopped the run counts
-                self.begin(self.delivered(came))
-            if self.interrupt.raised:
-                self.begin(self.stopped())
-        except BaseException as error:
-            self.stage.fail(error)
-        if not self.asked and not self.stage.finished:
-            self.stage.fail(self.away)
-        if self.stage.finished:
-            self.asked, self.since = {}, {}
-            if not self.over.done():
-                self.over.set_result(None)
-
-    def stopped(self) -> list[Strand]:
-        """End the wait for everything, and return who waited."""
-        strands = [*self.asked.values(), *self.unanswered]
-        self.asked, self.since, self.unanswered = {}, {}, []
-        return strands
-
-    def begin(self, strands: Iterable[Strand]) -> None:
-        """Ask for what each strand waits for; once a person has stopped the run, that is the outcome."""
-        waiting = deque(strands)
-        while waiting and not self.stage.finished:
-            strand = waiting.popleft()
-            if self.interrupt.raised:
-                waiting += self.stage.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
-                continue
-            self.number += 1
-            self.asked[self.number] = strand
-            self.ask(Wanted(self.number, strand.effect))
-
-    def begun(self, number: int) -> list[Strand]:
-        """Note that an effect begins. If its time is up already it does not, and that is the outcome."""
-        strand, now = self.asked[number], self.clock.now()
-        if now >= strand.effect.deadline:
-            del self.asked[number]
-            return self.stage.deliver(strand, not_begun(strand.effect), now)
-        self.stage.begin(strand)
-        self.since[number] = now
-        return []
-
-    def delivered(self, came: Came) -> list[Strand]:
-        """Hand an outcome to its strand, and return the strands that now wait for something new."""
-        if came.number not in self.asked or self.stage.finished:
-            return []  # too late: it was left behind, or the run has broken
-        strand, since = self.asked.pop(came.number), self.since.pop(came.number)
-        value = came.value
-        if isinstance(came.crash, KeyboardInterrupt):
-            self.interrupt.set()
-            value = STOPPED_BY_A_PERSON
-        elif isinstance(came.crash, Away):
-            self.unanswered.append(strand)
-            self.away = came.crash
-            self.stand_still(strand, since)
-            return []
-        elif came.crash is not None:
-            self.stage.fail(came.crash)
-            return []
-        self.stand_still(strand, since)
-        return self.stage.deliver(strand, value, self.clock.now())
-
-    def stand_still(self, strand: Strand, since: float) -> None:
-        """Take out the time since a question was put, if nothing but persons was waited for meanwhile."""
-        if type(strand.effect) is AskHuman and all(
-            type(self.asked[number].effect) is AskHuman for number in self.since
-        ):
-            self.clock.stood_still(max(since, self.stage.at))
-
-
-def _from_any_thread(news: Callable[[], object]) -> Callable[[], None]:
-    """Make a function that lets this event loop hear the news, whichever thread calls it."""
-    loop = asyncio.get_running_loop()
-
-    def tell() -> None:
-        try:
-            loop.call_soon_threadsafe(news)
-        except RuntimeError:
-            pass  # the event loop has ended, and the run with it
-
-    return tell
-
-
-# --- Two drivers ------------------------------------------------------------------------------
-
-
-async def drive_async(
-    program: Program[T], world: World, journal: Journal | None = None, interrupt: Interrupt | None = None
-) -> T:
-    """``drive`` for an event loop: the same promises, and the functions of the world may be ``async def``.
-
-    Cancelling it, as Ctrl-C under ``asyncio.run`` does, ends the program with HUMAN; then the
-    ``CancelledError`` goes on to the caller.
-    """
-    conductor = Conductor(program, world, journal, interrupt)
-    performers = Performers(world, conductor.take, conductor.may_begin)
-    try:
-        result: T = await conductor.run(performers.begin)
-        return result
-    finally:
-        performers.dismiss()
 
 
 class Bus:
@@ -560,16 +355,79 @@ SERVICES: Mapping[str, Service] = {
 }
 
 
-async def serve(events: asyncio.Queue[Any], take: Callable[[Any], object]) -> None:
-    """Run a service: take its events as they arrive."""
+class Conductor(Tasks):
+    """Asks for what is wanted on a bus, and hears there what came; it performs nothing itself."""
+
+    most = 0
+
+    def __init__(self, world: World, interrupt: Interrupt | None, bus: Bus) -> None:
+        super().__init__(world, interrupt)
+        self.bus = bus
+        self.news: asyncio.Queue[Came] = bus.subscribe(Came)
+        self.asked: dict[int, tuple[Strand, int]] = {}  # whose effect it is, and which one of theirs
+        self.errands: dict[int, Errand] = {}
+        self.number = 0
+
+    def want(self, strands: Sequence[Strand]) -> None:
+        super().want(strands)
+        for strand in strands:
+            self.number += 1
+            self.asked[self.number] = strand, strand.count
+            self.bus.publish(Wanted(self.number, strand.effect))
+
+    def may_begin(self, number: int) -> bool:
+        """Note that the present task begins what is wanted, if it still may: by now the run may be over.
+
+        So what waits in the queue is heard first.
+        """
+        while not self.news.empty():
+            self.take(self.news.get_nowait())
+        strand, count = self.asked.pop(number, (None, 0))
+        if strand is None or strand.count != count or self.interrupt.raised or self.stage.finished:
+            return False
+        try:
+            self.ready.remove(strand)
+            errand = self.begin(strand, asyncio.current_task())
+        except BaseException as error:
+            self.fail(error)
+            return False
+        if errand is not None:
+            self.errands[number] = errand
+        return errand is not None
+
+    def take(self, came: Came) -> None:
+        """Take in what came of an effect. What breaks on the way ends the run."""
+        errand = self.errands.pop(came.number, None)
+        if errand is not None:
+            try:
+                errand.value, errand.crash = came.value, came.crash
+                self.finish(errand)
+            except BaseException as error:
+                self.fail(error)
+
+    async def listen(self) -> None:
+        """Take in what comes."""
+        while True:
+            self.take(await self.news.get())
+
+
+async def serve(wishes: asyncio.Queue[Wanted], world: World, conductor: Conductor) -> None:
+    """Run a service: perform what is wanted, each in a task of its own."""
     while True:
-        take(await events.get())
+        asyncio.create_task(carry_out(await wishes.get(), world, conductor))
 
 
-def taken_from(events: asyncio.Queue[Came]) -> Iterator[Came]:
-    """What is in a queue now."""
-    while not events.empty():
-        yield events.get_nowait()
+async def carry_out(wanted: Wanted, world: World, conductor: Conductor) -> None:
+    """Perform an effect, if it still may begin, and say on the bus what came of it."""
+    number, effect = wanted
+    if not conductor.may_begin(number):
+        return
+    try:
+        came = Came(number, await perform_async(effect, world))
+    except BaseException as crash:
+        came = Came(number, crash=crash)
+    if not _cancelled(asyncio.current_task()):  # else it was left behind, and nobody waits for it
+        conductor.bus.publish(came)
 
 
 async def drive_on_bus(
@@ -587,25 +445,24 @@ async def drive_on_bus(
     bus = bus or Bus()
     if bus.carries_a_run:
         raise ValueError("this bus carries a run already, whose services would perform this one's wishes too")
-    conductor = Conductor(program, world, journal, interrupt)
-    performers = [
-        Performers(service.part_of(world), bus.publish, conductor.may_begin) for service in SERVICES.values()
+    conductor = Conductor(world, interrupt, bus)
+    queues: list[asyncio.Queue[Any]] = [bus.subscribe(*service.topics) for service in SERVICES.values()]
+    parts = [service.part_of(world) for service in SERVICES.values()]
+    serving = [
+        asyncio.create_task(each)
+        for each in (
+            conductor.listen(),
+            *(serve(queue, part, conductor) for queue, part in zip(queues, parts, strict=True)),
+        )
     ]
-    queues = [bus.subscribe(Came), *(bus.subscribe(*service.topics) for service in SERVICES.values())]
-    conductor.news = functools.partial(taken_from, queues[0])
-    takers: list[Callable[[Any], object]] = [conductor.take, *(each.begin for each in performers)]
-    serving = [asyncio.create_task(serve(queue, take)) for queue, take in zip(queues, takers, strict=True)]
     bus.carries_a_run = True
     try:
-        result: T = await conductor.run(bus.publish)
-        return result
+        return await conductor.run(program, journal)
     finally:
         bus.carries_a_run = False
-        for each in performers:
-            each.dismiss()
         for task in serving:
             task.cancel()
-        for queue in queues:
+        for queue in (conductor.news, *queues):
             bus.unsubscribe(queue)
 
 

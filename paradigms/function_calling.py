@@ -79,8 +79,8 @@ def _unwrapped(raw: Any) -> Mapping[str, Any]:
 
 def _name(shape: Mapping[str, Any]) -> str:
     name = shape.get("name")
-    if isinstance(name, str) and name.strip():
-        return name.strip()
+    if isinstance(name, str) and (name := name.strip()):
+        return name
     raise Unreadable(f"A call names no tool; its keys are {_listed(shape)}.")
 
 
@@ -98,11 +98,12 @@ def _decoded(arguments: Any) -> Mapping[str, Any]:
 
     Only the whole is decoded: a value that looks like JSON stays the text that it is.
     """
-    if not isinstance(arguments, str):
-        must_be_plain(arguments)
-    for _ in range(2):
+    if isinstance(arguments, str):
+        arguments = _from_json(arguments)
         if isinstance(arguments, str):
             arguments = _from_json(arguments)
+    else:
+        must_be_plain(arguments)
     if arguments is None:
         return {}
     if isinstance(arguments, (dict, Mapping)):
@@ -130,19 +131,18 @@ def render(turn: Turn) -> tuple[Message, ...]:
     A call without a name cannot be sent back to a provider. Its observation is shown as a user's
     message, and so are the warnings.
     """
-    named: list[ToolCall] = []
     results: list[Message] = []
     reports: list[Message] = []
     for call, observation in zip(turn.calls, turn.observations, strict=True):
         if call.name:
-            named.append(call)
             results.append(Message("tool", observation.text, (), call.id))
         else:
             reports.append(Message("user", f"Observation: {observation.text}"))
     for warning in turn.warnings:
         reports.append(Message("user", f"Warning: {warning}"))
-    if turn.thought or named:
-        results.insert(0, Message("assistant", turn.thought, tuple(named)))
+    if turn.thought or results:
+        calls = tuple([call for call in turn.calls if call.name]) if reports else turn.calls
+        results.insert(0, Message("assistant", turn.thought, calls))
     return (*results, *reports)
 
 

@@ -375,25 +375,30 @@ def it_hands_over_what_breaks_the_clock(drive: Drive) -> None:
 
 
 def it_works_side_by_side(drive: Drive) -> None:
-    """Where calls may hang, programs side by side do not wait for each other."""
-    opened = threading.Event()
+    """Where calls may hang, programs side by side do not wait for each other, at the start or later."""
 
-    def waits() -> Program[bool]:
+    def waits(opened: threading.Event) -> Program[bool]:
         came: bool = (yield Do("wait for the other", lambda: opened.wait(LONG))).value
         return came
 
-    def opens() -> Program[str]:
+    def opens(opened: threading.Event) -> Program[str]:
         yield Do("open", opened.set)
         return "opened"
 
-    found = drive(together(waits(), opens()), Office(inline=False).world)
-    expect(
-        found == [True, "opened"],
-        "the first program waits for the second; they came to",
-        found,
-        "and should have come, in the order in which they were given, to",
-        [True, "opened"],
-    )
+    def later(programs: Program[Any]) -> Program[Any]:
+        yield Do("begin", lambda: None)
+        return (yield from programs)
+
+    for start in (lambda programs: programs, later):
+        opened = threading.Event()
+        found = drive(start(together(waits(opened), opens(opened))), Office(inline=False).world)
+        expect(
+            found == [True, "opened"],
+            "the first program waits for the second; they came to",
+            found,
+            "and should have come, in the order in which they were given, to",
+            [True, "opened"],
+        )
 
 
 def it_leaves_a_hanging_call_behind(drive: Drive) -> None:
@@ -775,6 +780,7 @@ def its_time_is_the_time_of_the_run(drive: Drive) -> None:
         found = drive(moments(), backwards)
         expect(found == sorted(found), "the clock was set back, and the run's time was", found)
     its_time_stands_still_for_two_persons(drive)
+    its_time_goes_on_beside_a_person(drive)
 
 
 def its_time_stands_still_for_two_persons(drive: Drive) -> None:
@@ -791,6 +797,34 @@ def its_time_stands_still_for_two_persons(drive: Drive) -> None:
     world = replace(office.world, human=human)
     found = drive(together(asks("May I?"), asks("May I too?")), world)
     expect(found == [0.0, 0.0], "two persons were asked at once, and the run's time was", found)
+
+
+def its_time_goes_on_beside_a_person(drive: Drive) -> None:
+    """Where a person is waited for, and a call beside is under way, the time is that of the call."""
+    office, at_work, answered = Office(inline=False), threading.Event(), threading.Event()
+
+    def human(question: str) -> str:
+        at_work.wait(LONG)
+        return office.human(question)
+
+    def work() -> None:
+        at_work.set()
+        answered.wait(LONG)
+
+    def asks() -> Program[Any]:
+        at = (yield AskHuman("May I?")).at
+        yield Do("go on", answered.set)
+        return at
+
+    def works() -> Program[Any]:
+        return (yield Do("work", work)).at
+
+    found = drive(together(asks(), works()), replace(office.world, human=human))
+    expect(
+        found == [1000.0, 1000.0],
+        "a person took 1000 s, a call was under way meanwhile, and the run's time was",
+        found,
+    )
 
 
 def a_person_who_is_away_ends_nothing(drive: Drive) -> None:

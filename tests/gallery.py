@@ -21,7 +21,7 @@ from importlib.abc import SourceLoader
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from agentloop import Limits, World
+from agentloop import Journal, Limits, World
 
 
 class Fault(NamedTuple):
@@ -97,15 +97,26 @@ def _module_like(ours: ModuleType, name: str, source: str) -> dict[str, Any]:
 def _rebind(ours: ModuleType, names: dict[str, Any], changed: str) -> None:
     """Let all that is ours in ``names``, tables of functions too, call the changed one; types stay shared."""
     for name, value in vars(ours).items():
-        if isinstance(value, FunctionType) and value.__module__ == ours.__name__ and name != changed:
+        if isinstance(value, FunctionType) and value.__globals__ is vars(ours) and name != changed:
             names[name] = _with_names(value, names)
         elif isinstance(value, type) and value.__module__ == ours.__name__ and _has_behaviour(value):
             base = names[name]
+            above = [names[each.__name__] for each in value.__bases__ if each.__module__ == ours.__name__]
             methods = {key: _with_names(method, names) for key, method in _functions(value)}
-            names[name] = type(name, (base,), {"__slots__": (), **methods, **_own_functions(base, value)})
+            members = {"__slots__": (), **methods, **_own_functions(base, value)}
+            names[name] = type(name, (base, *above), members)
     for name, value in vars(ours).items():
-        if isinstance(value, dict) and all(isinstance(each, FunctionType) for each in value.values()):
-            names[name] = {key: names.get(each.__name__, each) for key, each in value.items()}
+        if isinstance(value, dict) and not name.startswith("__"):
+            names[name] = {key: _in_a_table(each, ours, names) for key, each in value.items()}
+
+
+def _in_a_table(value: Any, ours: ModuleType, names: dict[str, Any]) -> Any:
+    """What a table holds, a function of ours or a row of them, as it is among these names."""
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make([_in_a_table(each, ours, names) for each in value])
+    if not isinstance(value, FunctionType) or value.__globals__ is not vars(ours):
+        return value
+    return names.get(value.__name__) or _with_names(value, names)  # a lambda has no other name
 
 
 def _with_names(function: FunctionType, names: dict[str, Any]) -> FunctionType:
@@ -118,7 +129,11 @@ def _with_names(function: FunctionType, names: dict[str, Any]) -> FunctionType:
 
 def _has_behaviour(kind: type) -> bool:
     """Whether it is a class of working parts, not a value whose type is compared: tests hand in ours."""
-    return type(kind) is type and not issubclass(kind, tuple | BaseException) and kind not in (Limits, World)
+    return (
+        type(kind) is type
+        and not issubclass(kind, tuple | BaseException)
+        and kind not in (Journal, Limits, World)
+    )
 
 
 def _functions(kind: type) -> list[tuple[str, FunctionType]]:

@@ -21,6 +21,7 @@ from agentloop import (
     CallTool,
     Control,
     Do,
+    Errand,
     Finish,
     Interrupt,
     Journal,
@@ -32,8 +33,10 @@ from agentloop import (
     Reply,
     Result,
     Sleep,
+    Start,
     Step,
     StopReason,
+    Strand,
     Together,
     Toolbox,
     ToolCall,
@@ -76,145 +79,186 @@ def test_each_driver_keeps_each_promise(each: Driver, promise: str) -> None:
 
 
 FAULTS = tuple(
-    Fault(name, function, old, new, caught_by, check="driver", of="drive_async", module=MODULE)
+    Fault(name, function, old, new, caught_by, check="driver", of="drive")
     for name, function, old, new, caught_by in (
         (
             "patient: it waits for a call however long it takes (EB13)",
-            "Performers.carry_out",
-            "self.loop.time() + effect.allowed",
-            "math.inf",
+            "Dispatcher.begin",
+            "until = now + effect.allowed",
+            "until = math.inf",
             "it_leaves_a_hanging_call_behind",
         ),
         (
-            "polite: it waits for threads that hang when it is done (EA43)",
-            "Performers.carry_out",
-            "_on_a_thread, function",
-            "asyncio.to_thread, function",
-            "a_person_stops_it_from_another_thread",
-        ),
-        (
             "lenient: what comes late has come",
-            "Performers.finish",
-            "self.world.clock() - since > effect.allowed",
+            "Dispatcher.finish",
+            "at - errand.since > effect.allowed",
             "False",
             "it_comes_to_the_same",
         ),
         (
-            "trusting: a plain function is called on the event loop's own thread",
-            "Performers.carry_out",
-            "here = world.inline or inspect.iscoroutinefunction(function)",
-            "here = True",
-            "it_works_side_by_side",
-        ),
-        (
-            "deaf: a person is heard only between two effects (EA07)",
-            "Conductor.run",
-            "_from_any_thread(self.hear)",
-            "bool",
-            "a_person_stops_it_from_another_thread",
+            "confused: what came of a call that was left behind is the outcome of the next",
+            "Dispatcher.finish",
+            "self.begun.get(strand) is not errand",
+            "strand not in self.begun",
+            "it_leaves_a_hanging_call_behind",
         ),
         (
             "zealous: a person has stopped the run, and more is begun",
-            "Performers.start",
-            "and self.may_begin(wanted.number)",
-            "and (self.may_begin(wanted.number) or True)",
+            "Dispatcher.next_errand",
+            "and not self.interrupt.raised",
+            "",
             "nothing_begins_after_the_end",
         ),
         (
-            "punctual too early: whether there is time left is asked before a call waits for its turn",
-            "Conductor.begun",
-            "now >= strand.effect.deadline",
+            "unstoppable: the run has broken, and more is begun",
+            "Dispatcher.next_errand",
+            "and not self.stage.finished",
+            "",
+            "nothing_begins_after_the_end",
+        ),
+        (
+            "unpunctual: whether there is time left is not asked when a call has its turn",
+            "Dispatcher.begin",
+            "now >= effect.deadline",
             "False",
             "nothing_begins_after_the_end",
         ),
         (
-            "dawdling: a call is noted as begun, and its thread starts when there is time",
-            "_on_a_thread",
-            "threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()",
-            "thread = threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True)\n"
-            "    asyncio.get_running_loop().call_soon(thread.start)",
-            "nothing_begins_after_the_end",
+            "alone: whoever performs is the only one who does",
+            "Dispatcher.turn",
+            "self.hire()",
+            "pass",
+            "it_works_side_by_side",
         ),
         (
             "taciturn: what breaks outside of a call is told to nobody, and everybody waits",
-            "Performers.start",
-            "self.tell(Came(wanted.number, crash=error))",
-            "del error",
+            "Dispatcher.turn",
+            "self.fail(error)",
+            "pass",
             "it_hands_over_what_breaks_the_clock",
         ),
         (
             "hasty: nobody is there to answer, so the run is torn down",
-            "Conductor.delivered",
-            "elif isinstance(came.crash, Away):",
-            "elif False:",
+            "Dispatcher.break_off",
+            "isinstance(crash, Away)",
+            "False",
             "a_person_who_is_away_ends_nothing",
         ),
         (
             "absent-minded: a question that nobody answered is not among what a person stops",
-            "Conductor.stopped",
-            "[*self.asked.values(), *self.unanswered]",
-            "[*self.asked.values()]",
+            "Dispatcher.any_waiting",
+            "if self.unanswered:",
+            "if False:",
             "a_person_who_is_away_ends_nothing",
         ),
         (
             "calm: a broken world is an outcome like any other",
-            "Conductor.delivered",
-            "elif came.crash is not None:",
-            "elif came.crash is self:",
+            "Dispatcher.finish",
+            "errand.crash is None",
+            "not isinstance(errand.crash, KeyboardInterrupt)",
             "it_hands_over_what_breaks_the_world",
         ),
         (
             "rude: Ctrl-C inside a call leaves no result",
-            "Conductor.delivered",
-            "isinstance(came.crash, KeyboardInterrupt)",
+            "Dispatcher.break_off",
+            "isinstance(crash, KeyboardInterrupt)",
             "False",
             "a_tool_may_stop_it",
         ),
         (
             "hurried: the time a person takes is the run's",
-            "Conductor.stand_still",
+            "Dispatcher.stood_still",
             "self.clock.stood_still(max(since, self.stage.at))",
-            "pass",
+            "self.clock.latest",
+            "its_time_is_the_time_of_the_run",
+        ),
+        (
+            "generous: while a person is waited for, nobody's time passes",
+            "Dispatcher.stood_still",
+            "any(type(strand.effect) is not AskHuman for strand in self.begun)",
+            "False",
             "its_time_is_the_time_of_the_run",
         ),
         (
             "forgetful: nothing is written down",
-            "Conductor.__init__",
+            "Dispatcher.open",
             "Stage(program, journal, world.may_repeat)",
             "Stage(program, None, world.may_repeat)",
             "it_keeps_the_journal",
         ),
         (
             "careless: a payment in doubt is made again",
-            "Conductor.__init__",
+            "Dispatcher.open",
             "Stage(program, journal, world.may_repeat)",
             "Stage(program, journal, lambda name: True)",
             "it_never_repeats_what_may_have_happened",
         ),
         (
             "timeless: after a resume, time starts again",
-            "Conductor.__init__",
+            "Dispatcher.open",
             "RunClock(world.clock, self.stage.at)",
             "RunClock(world.clock)",
             "its_time_is_the_time_of_the_run",
         ),
     )
 ) + tuple(
-    Fault(name, function, old, new, caught_by, check="driver", of="drive_on_bus", module=MODULE)
-    for name, function, old, new, caught_by in (
+    Fault(name, function, old, new, caught_by, check="driver", of=of, module=MODULE)
+    for name, function, old, new, caught_by, of in (
         (
-            "backlogged: calls begin, and the news that the run has ended waits in the conductor's queue",
-            "Conductor.go_on",
-            "for came in self.news():",
-            "for came in ():",
-            "nothing_begins_after_the_end",
+            "sleepless: nobody looks when a call's time is up",
+            "Tasks.watch",
+            "self.watching_until < math.inf",
+            "False",
+            "it_leaves_a_hanging_call_behind",
+            "drive_async",
         ),
         (
-            "premature: a call is noted as begun before the news in the queue is heard",
+            "polite: it waits for threads that hang when it is done (EA43)",
+            "perform_async",
+            "_on_a_thread(call)",
+            "asyncio.to_thread(call)",
+            "a_person_stops_it_from_another_thread",
+            "drive_async",
+        ),
+        (
+            "trusting: a plain function is called on the event loop's own thread",
+            "perform_async",
+            "world.inline or inspect.iscoroutinefunction(call)",
+            "True",
+            "it_works_side_by_side",
+            "drive_async",
+        ),
+        (
+            "hard of hearing: a person is heard half a second later (EA07)",
+            "Tasks.notify_from_any_thread",
+            "call_soon_threadsafe(self.look)",
+            "call_soon_threadsafe(self.event_loop.call_later, 0.5, self.look)",
+            "a_person_stops_it_from_another_thread",
+            "drive_async",
+        ),
+        (
+            "secretive: what breaks a call is known to nobody but its task",
+            "Tasks.work",
+            "errand.crash = crash",
+            "del crash",
+            "it_hands_over_what_breaks_the_world",
+            "drive_async",
+        ),
+        (
+            "eager: a person has stopped the run, and a service begins what it was asked for",
             "Conductor.may_begin",
-            "self.hear()",
-            "pass",
+            "or self.interrupt.raised",
+            "",
             "nothing_begins_after_the_end",
+            "drive_on_bus",
+        ),
+        (
+            "backlogged: a service begins, and the news that the run has ended waits in the queue",
+            "Conductor.may_begin",
+            "while not self.news.empty():",
+            "while False:",
+            "nothing_begins_after_the_end",
+            "drive_on_bus",
         ),
     )
 )
@@ -248,7 +292,7 @@ def test_one_by_one_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "it_works_side_by_side" in broken
     assert "it_keeps_the_journal" in broken
     assert "a_person_stops_it" in broken
-    assert "it_comes_to_the_same" not in broken, "that much it can"
+    assert "it_hands_over_what_the_program_raises" not in broken, "that much it can"
 
 
 # --- The blocking driver ----------------------------------------------------------------------
@@ -775,23 +819,24 @@ def test_arguments_that_cannot_be_read_end_the_run(each: Driver) -> None:
 def test_what_an_outcome_costs_does_not_grow_with_the_programs_beside_it() -> None:
     """Counted in looks at what else is under way, where none of it is a question."""
 
-    class Counted(dict[int, float]):
+    class Counted(dict[Strand, Errand]):
         looks = 0
 
-        def __iter__(self) -> Iterator[int]:
-            for number in super().__iter__():
+        def __iter__(self) -> Iterator[Strand]:
+            for strand in super().__iter__():
                 self.looks += 1
-                yield number
+                yield strand
 
     async def main() -> int:
-        conductor = Conductor(together(*(one_call("open") for _ in range(100))), World(), None, None)
-        conductor.since = looked_at = Counted()
-        asked: list[Wanted] = []
-        running = asyncio.create_task(conductor.run(asked.append))
+        conductor = Conductor(World(), None, Bus())
+        wishes = conductor.bus.subscribe(CallTool)
+        running = asyncio.create_task(conductor.run(together(*(one_call("open") for _ in range(100))), None))
         await asyncio.sleep(0)
-        assert all(conductor.may_begin(wanted.number) for wanted in asked)
-        for wanted in asked:
-            conductor.take(Came(wanted.number, Observation("opened")))
+        wanted = [wishes.get_nowait().number for _ in range(wishes.qsize())]
+        assert all([conductor.may_begin(number) for number in wanted])
+        conductor.begun = looked_at = Counted(conductor.begun)
+        for number in wanted:
+            conductor.take(Came(number, Observation("opened")))
         await running
         return looked_at.looks
 
@@ -819,15 +864,16 @@ def test_a_conductor_performs_nothing_itself() -> None:
 
     async def main() -> tuple[list[Any], Result]:
         interrupt = Interrupt()
-        asked: list[Wanted] = []
-        conductor = Conductor(plain(), World(), None, interrupt)
-        running = asyncio.create_task(conductor.run(asked.append))
+        conductor = Conductor(World(), interrupt, Bus())
+        wishes = conductor.bus.subscribe(Start, CallModel, CallTool)
+        running = asyncio.create_task(conductor.run(plain(), None))
         await asyncio.sleep(0)
         interrupt.set()
-        return asked, await running
+        result: Result = await running
+        return [wishes.get_nowait().effect for _ in range(wishes.qsize())], result
 
     asked, result = asyncio.run(main())
-    assert [type(wanted.effect).__name__ for wanted in asked] == ["Start"]
+    assert [type(effect).__name__ for effect in asked] == ["Start"]
     assert result.stop is StopReason.HUMAN
 
 
