@@ -18,9 +18,9 @@ loop safe is not the model, it is the control around it, and that control is kep
 Two rules keep the halves apart: nobody but ``advance`` makes a ``Control``, and the machine never
 sees a word of text.
 
-It is one file, and a long one, since a learner should have to open only one: a quarter of it each for
-the machine, the loop with its vocabulary, the drivers, and the toolbox. Read the first half; the rest
-can wait.
+It is one file, and a long one, since a learner should have to open only one: a sixth of it each for the
+machine and the toolbox, a third each for the loop with its vocabulary and for the drivers. Read the
+first half; the rest can wait.
 
 Glossary
 --------
@@ -41,7 +41,8 @@ strand       one of the programs that run side by side
 stage        what steps them from outcome to outcome, for whichever driver
 journal      what a run asked for and what came of it; from it a run is replayed or resumed
 world        what a driver can reach: the model, the tools, a person, a clock
-errand       an effect that has begun, in the hands of whoever performs it
+job          an effect that has begun, in the hands of whoever performs it
+dispatcher   what hands out jobs and takes in what came of them, the same for every driver
 driver       the only code that performs effects
 """
 
@@ -1298,7 +1299,8 @@ class AgentLoop:
 
 # --- Driving ----------------------------------------------------------------------------------
 # A stage steps programs and knows nothing of how effects are performed; a driver performs effects
-# and knows nothing of programs. Every driver is a few lines around the same stage.
+# and knows nothing of programs. A dispatcher stands between the two, the same for every driver: who
+# performs is the only difference.
 
 
 class Away(BaseException):
@@ -1664,35 +1666,14 @@ class World:
         return self.tools is not None and self.tools.is_idempotent(name)
 
 
-class Handler(NamedTuple):
-    """How one kind of effect is performed: what is called for it, and what its outcome is then.
-
-    What ``prepare`` returns is called, unless it cannot be: then it is the outcome itself. ``raised``
-    makes an outcome of an exception that is ``caught``; any other ends the whole run.
-    """
-
-    prepare: Callable[[Any, World], Any]
-    returned: Callable[[Any, World, Any], Any]
-    raised: Callable[[Any, World, Any], Any]
-    caught: tuple[type[BaseException], ...] = (Exception,)
-
-
-def perform(effect: Effect, world: World) -> Any:
-    """Do what a program wants and return what came of it. What fails outside comes back as a value."""
-    prepare, returned, raised, caught = HANDLERS[type(effect)]
-    call = prepare(effect, world)
-    if not callable(call):
-        return call
-    try:
-        return returned(effect, world, call())
-    except caught as error:
-        return raised(effect, world, error)
-
-
 def _model_to_ask(effect: CallModel, world: World) -> Any:
     if world.model is None:
         return _model_error("is missing: this world has none")
     return functools.partial(world.model, effect)
+
+
+def _model_returned(effect: CallModel, world: World, value: Any) -> Reply | Observation:
+    return as_reply(value)
 
 
 def _model_raised(effect: CallModel, world: World, error: BaseException) -> Observation:
@@ -1780,29 +1761,60 @@ def _person_raised(effect: AskHuman, world: World, error: BaseException) -> Obse
     return Observation(f"Asking failed: {_told(error)}", False, Kind.NO_HUMAN)
 
 
-def _as_it_is(effect: Effect, world: World, value: Any) -> Any:
-    return value
+def _function_to_call(effect: Do, world: World) -> Any:
+    if not callable(effect.function):
+        return Failure(f"{effect.function!r} is not a function")
+    return effect.function
 
 
 def _nothing(effect: Effect, world: World, value: Any = None) -> None:
     return None
 
 
+def _as_it_is(effect: Effect, world: World, value: Any) -> Any:
+    return value
+
+
 def _failed(effect: Effect, world: World, error: BaseException) -> Failure:
     return Failure(_told(error))
 
 
+class Handler(NamedTuple):
+    """How one kind of effect is performed: what is called for it, and what its outcome is then.
+
+    What ``prepare`` returns is called, unless it cannot be: then it is the outcome itself. ``raised``
+    makes an outcome of an exception that is ``caught``; any other ends the whole run.
+    """
+
+    prepare: Callable[[Any, World], Any]
+    returned: Callable[[Any, World, Any], Any] = _as_it_is
+    raised: Callable[[Any, World, Any], Any] = _failed
+    caught: tuple[type[BaseException], ...] = (Exception,)
+
+
+_OR_EXIT = (Exception, SystemExit)  # a library that exits the process is a failure like any other
+
 #: How each kind of effect is performed, for every driver.
 HANDLERS: Mapping[type, Handler] = {
-    Start: Handler(_nothing, _as_it_is, _failed),
-    CallModel: Handler(
-        _model_to_ask, lambda effect, world, value: as_reply(value), _model_raised, (Exception, SystemExit)
-    ),
-    CallTool: Handler(_tool_to_run, _tool_returned, _tool_raised, (Exception, SystemExit)),
-    AskHuman: Handler(_person_to_ask, _as_it_is, _person_raised),
-    Sleep: Handler(lambda effect, world: functools.partial(world.sleep, effect.seconds), _nothing, _failed),
-    Do: Handler(lambda effect, world: effect.function, _as_it_is, _failed),
+    Start: Handler(_nothing),
+    CallModel: Handler(_model_to_ask, _model_returned, _model_raised, _OR_EXIT),
+    CallTool: Handler(_tool_to_run, _tool_returned, _tool_raised, _OR_EXIT),
+    AskHuman: Handler(_person_to_ask, raised=_person_raised),
+    Sleep: Handler(lambda effect, world: functools.partial(world.sleep, effect.seconds), _nothing),
+    Do: Handler(_function_to_call),
 }
+
+
+def perform(effect: Effect, world: World) -> Any:
+    """Do what a program wants and return what came of it. What fails outside comes back as a value."""
+    prepare, returned, raised, caught = HANDLERS[type(effect)]
+    call = prepare(effect, world)
+    if not callable(call):
+        return call
+    try:
+        return returned(effect, world, call())
+    except caught as error:
+        return raised(effect, world, error)
 
 
 def too_late(effect: Effect) -> Any:
@@ -1842,93 +1854,105 @@ def drive(
     return result
 
 
-class Errand:
-    """An effect that has begun: whose it is, since when, until when it may take, and who performs it.
+class Job:
+    """An effect that has begun: whose it is, since when, and until when it may take.
 
-    Whoever does writes down what came of it: a ``value``, or the ``crash`` that broke it off.
+    Whoever performs it notes what came: a ``value``, or the ``crash`` that broke it off.
     """
 
-    __slots__ = ("strand", "since", "until", "who", "value", "crash")
+    __slots__ = ("strand", "since", "until", "value", "crash", "task")
 
-    def __init__(self, strand: Strand, since: float, until: float, who: Any) -> None:
-        self.strand, self.since, self.until, self.who = strand, since, until, who
+    def __init__(self, strand: Strand, since: float, until: float) -> None:
+        self.strand, self.since, self.until = strand, since, until
         self.value: Any = None
         self.crash: BaseException | None = None
+        self.task: Any = None  # what to cancel, where an event loop performs it
 
 
 class Dispatcher:
-    """All that a driver does besides performing: it hands out errands, and takes in what came of them.
+    """All that a driver does besides performing: it hands out jobs, and takes in what came of them.
 
-    Whoever performs takes ``turn`` after turn; ``look`` is for whoever keeps an eye on the time, and on
-    the person who may stop the run. Drivers differ in who that is, so each kind says how many may
-    perform at a time (``most``), how one more is to ``start``, and how to ``notify`` the one who looks.
-    One turn or look at a time: only ``_Crew`` has threads, and a lock.
+    Whoever performs takes the ``next_job`` and will ``finish`` it; ``look`` is for whoever keeps an eye
+    on the time, and on the person who may stop the run. Drivers differ in who that is, so each kind says
+    how many may perform ``most_at_once``, how one more is to ``start``, and how to ``notify`` the one who
+    looks, or ``watch`` the time. One of them at a time comes in here: only ``_Crew`` has threads, and a lock.
     """
 
     __slots__ = (
-        *("world", "interrupt", "stage", "clock", "ready", "begun", "unanswered", "away"),
-        *("hired", "watching_until"),
+        "world",
+        "interrupt",
+        "stage",
+        "clock",
+        "ready",
+        "begun",
+        "unanswered",
+        "away",
+        "starting",
+        "watching_until",
     )
-    most = 0
+    most_at_once = 0  # it hires nobody
     stage: Stage
     clock: RunClock
     away: Away
 
     def __init__(self, world: World, interrupt: Interrupt | None = None) -> None:
+        if not isinstance(world, World):
+            raise TypeError(f"drive(loop.run(task), World(...)): a World, not {world!r}")
         self.world, self.interrupt = world, interrupt or Interrupt()
         self.ready: deque[Strand] = deque()
-        self.begun: dict[Strand, Errand] = {}
+        self.begun: dict[Strand, Job] = {}
         self.unanswered: list[Strand] = []  # whose questions nobody could answer
-        self.hired = 0  # on their way to their first errand
+        self.starting = 0  # who is on the way to a first job
         self.watching_until = math.inf
 
     def open(self, program: Program[Any], journal: Journal | None) -> None:
-        """Put a program on the stage. Raises ``TypeError`` for what is no program, world or journal."""
-        world = self.world
-        if not isinstance(program, GeneratorType) or not isinstance(world, World):
-            raise TypeError(f"drive(loop.run(task), World(...)), not drive({program!r}, {world!r})")
+        """Put a program on the stage. Raises ``TypeError`` for what is no program or journal."""
+        if not isinstance(program, GeneratorType):
+            raise TypeError(f"drive(loop.run(task), World(...)): a program, not {program!r}")
         if not isinstance(journal, Journal | None):
             raise TypeError(f"a journal is a Journal(), or one of its kind, not {journal!r}")
-        self.stage = Stage(program, journal, world.may_repeat)
-        self.clock = RunClock(world.clock, self.stage.at)
+        self.stage = Stage(program, journal, self.world.may_repeat)
+        self.clock = RunClock(self.world.clock, self.stage.at)
         self.want(self.stage.waiting)
 
     def start(self) -> None:
-        """Let one more perform errands."""
+        """Let one more perform jobs."""
 
     def notify(self) -> None:
         """Let somebody look, soon."""
 
     def watch(self) -> None:
-        """See to it that somebody looks when the run's time is ``watching_until``, earlier than before."""
+        """See to it that somebody looks when the run's time is ``watching_until``."""
         self.notify()
 
-    def turn(self, done: Errand | None, who: Any = None) -> Errand | None:
-        """Hand in an errand, ``None`` in the first turn, and take the next; ``None`` if there is none.
+    def next_job(self) -> Job | None:
+        """Hand out an effect, which begins now; ``None`` if there is none, or none may begin any more.
 
-        Whatever breaks here ends the run: nobody else would notice.
+        Whatever breaks here ends the run, as it does in ``finish``: nobody else would notice.
         """
         try:
-            if done is None:
-                self.hired -= 1
-            elif not self.finish(done):
-                return None
-            errand = self.next_errand(who)
+            job = None
+            while job is None and self.ready and not self.interrupt.raised and not self.stage.finished:
+                job = self.begin(self.ready.popleft())
             if self.ready:
                 self.hire()
-            return errand
+            return job
         except BaseException as error:
             self.fail(error)
             return None
 
-    def next_errand(self, who: Any = None) -> Errand | None:
-        while self.ready and not self.interrupt.raised and not self.stage.finished:
-            errand = self.begin(self.ready.popleft(), who)
-            if errand is not None:
-                return errand
-        return None
+    def finish(self, job: Job) -> bool:
+        """Take in what came of a job. ``False`` if nobody waits: it was left behind, or the run is over."""
+        if self.begun.get(job.strand) is not job or self.stage.finished:
+            return False
+        try:
+            self.take_in(job)
+            return True
+        except BaseException as error:
+            self.fail(error)
+            return False
 
-    def begin(self, strand: Strand, who: Any) -> Errand | None:
+    def begin(self, strand: Strand) -> Job | None:
         """Note that an effect begins. If the run's time is up it does not, and that is the outcome."""
         effect, now = strand.effect, self.clock.now()
         if now >= effect.deadline:
@@ -1936,84 +1960,83 @@ class Dispatcher:
             return None
         self.stage.begin(strand)
         until = now + effect.allowed
-        errand = self.begun[strand] = Errand(strand, now, until, who)
+        job = self.begun[strand] = Job(strand, now, until)
         if until < self.watching_until:
             self.watching_until = until
             self.watch()
-        return errand
+        return job
 
     def hire(self) -> None:
         """Start one for each effect that nobody is on the way to."""
-        for _ in range(min(len(self.ready), self.most - len(self.begun)) - self.hired):
-            self.hired += 1
+        for _ in range(min(len(self.ready), self.most_at_once - len(self.begun)) - self.starting):
+            self.starting += 1
             self.start()
 
-    def finish(self, errand: Errand) -> bool:
-        """Take in what came of an errand, unless it was left behind: then its late result is ignored."""
-        strand, value = errand.strand, errand.value
-        if self.begun.get(strand) is not errand or self.stage.finished:
-            return False
+    def take_in(self, job: Job) -> None:
+        strand = job.strand
         del self.begun[strand]
         effect, at = strand.effect, self.clock.now()
-        if at - errand.since > effect.allowed:
-            value = too_late(effect)
+        value = too_late(effect) if at > job.until else job.value
         if type(effect) is AskHuman:
-            at = self.stood_still(errand.since)
-        if errand.crash is None:
+            at = self.without_the_person(job.since)
+        if job.crash is None:
             self.deliver(strand, value, at)
         else:
-            self.break_off(strand, errand.crash)
-        if self.unanswered and not self.begun:
-            self.notify()
-        return True
+            self.take_crash(strand, job.crash)
 
-    def stood_still(self, since: float) -> float:
+    def without_the_person(self, since: float) -> float:
         """The run's time; what a person took is taken out, if nothing but persons was waited for."""
         if any(type(strand.effect) is not AskHuman for strand in self.begun):
             return self.clock.latest
         return self.clock.stood_still(max(since, self.stage.at))
 
-    def break_off(self, strand: Strand, crash: BaseException) -> None:
+    def take_crash(self, strand: Strand, crash: BaseException) -> None:
+        """Let what broke a job end the run; where it says that the person is away, wait."""
         if isinstance(crash, KeyboardInterrupt):
             self.interrupt.set()
             self.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
         elif isinstance(crash, Away):
             self.unanswered.append(strand)
             self.away = crash
+            self.notify()
         else:
             self.fail(crash)
 
     def look(self) -> None:
-        """End the wait for each call whose time is up; once a person has stopped the run, for everything."""
-        while self.interrupt.raised and not self.stage.finished and (strand := self.any_waiting()):
+        """Do what no job tells: end what a person stopped or whose time is up, and hire.
+
+        A run that waits for nothing but a person who is away is left.
+        """
+        while self.interrupt.raised and not self.stage.finished and (strand := self.take_one_waiting()):
             self.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
         if self.unanswered and not self.ready and not self.begun:
             self.fail(self.away)
         now = self.clock.now()
-        for errand in [errand for errand in self.begun.values() if errand.until <= now]:
-            self.leave_behind(errand)
-            self.deliver(errand.strand, too_late(errand.strand.effect), now)
+        for job in [job for job in self.begun.values() if job.until <= now]:
+            self.leave_behind(job)
+            self.deliver(job.strand, too_late(job.strand.effect), now)
         self.hire()
-        self.watching_until = min((errand.until for errand in self.begun.values()), default=math.inf)
+        self.watching_until = min((job.until for job in self.begun.values()), default=math.inf)
 
-    def any_waiting(self) -> Strand | None:
+    def take_one_waiting(self) -> Strand | None:
         """A strand that waits, taken from where it waits."""
         if self.ready:
             return self.ready.popleft()
         if self.unanswered:
             return self.unanswered.pop()
-        for strand, errand in self.begun.items():
-            self.leave_behind(errand)
-            return strand
+        if self.begun:
+            job = next(iter(self.begun.values()))
+            self.leave_behind(job)
+            return job.strand
         return None
 
-    def leave_behind(self, errand: Errand) -> None:
+    def leave_behind(self, job: Job) -> None:
         """Wait for it no longer."""
-        del self.begun[errand.strand]
+        del self.begun[job.strand]
 
     def deliver(self, strand: Strand, value: Any, at: float) -> None:
         self.want(self.stage.deliver(strand, value, at))
-        if self.stage.finished:
+        if self.stage.finished or (self.unanswered and not self.begun):
             self.notify()
 
     def want(self, strands: Sequence[Strand]) -> None:
@@ -2032,18 +2055,18 @@ class _Inline(Dispatcher):
 
     def run(self) -> None:
         while not self.stage.finished:
-            errand = self.next_errand()
-            if errand is None:
+            job = self.next_job()
+            if job is None:
                 self.look()
                 continue
             try:
                 self.performing = True
-                errand.value = perform(errand.strand.effect, self.world)
+                job.value = perform(job.strand.effect, self.world)
                 self.performing = False
             except BaseException as crash:
-                self.performing = False
-                errand.crash = crash
-            self.finish(errand)
+                self.performing = False  # before all else: from here on, Ctrl-C must not tear the run
+                job.crash = crash
+            self.finish(job)
 
     def on_ctrl_c(self) -> None:
         """Break off what is being performed; a program in the middle of a step only when asked twice."""
@@ -2064,10 +2087,10 @@ class _Crew(Dispatcher):
     caller only looks: when a call's time is up it takes the strand back, and steps the program itself.
     """
 
-    most = CREW
+    most_at_once = CREW
 
     def __init__(self, world: World, interrupt: Interrupt | None) -> None:
-        import queue
+        import queue  # an inline world needs neither
         import threading
 
         super().__init__(world, interrupt)
@@ -2101,7 +2124,7 @@ class _Crew(Dispatcher):
         import queue
         import threading
 
-        seconds = 0.0 if self.stage.finished else self.watching_until - self.clock.now()
+        seconds = self.watching_until - self.clock.latest
         try:
             self.wake.get(timeout=min(max(seconds, 0.0), threading.TIMEOUT_MAX))
         except queue.Empty:
@@ -2116,17 +2139,22 @@ class _Crew(Dispatcher):
         threading.Thread(target=self.work, daemon=True).start()
 
     def work(self) -> None:
-        """A thread's life: errand after errand, as long as there are any."""
-        errand = None
-        while errand := self.turn(errand):
+        """A thread's life: job after job, as long as there are any."""
+        job = None
+        while job := self.turn(job):
             try:
-                errand.value = perform(errand.strand.effect, self.world)
-            except BaseException as crash:  # it must not be lost with the errand in its hands
-                errand.crash = crash
+                job.value = perform(job.strand.effect, self.world)
+            except BaseException as crash:  # it must not be lost with the job in its hands
+                job.crash = crash
 
-    def turn(self, done: Errand | None, who: Any = None) -> Errand | None:
+    def turn(self, done: Job | None) -> Job | None:
+        """Hand in a job, ``None`` in the first turn, and take the next, before another can."""
         with self.lock:
-            return super().turn(done, who)
+            if done is None:
+                self.starting -= 1
+            elif not self.finish(done):
+                return None  # left behind: another has its place in the crew
+            return self.next_job()
 
 
 @contextmanager

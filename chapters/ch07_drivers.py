@@ -8,19 +8,18 @@ loops are driven in three ways (A-12, A-14), and not a line of them changes:
 ===================  ==============================================================================
 ``drive``            同步Loop, of the kernel: blocking, the simplest to follow and to debug
 ``drive_async``      tasks of an event loop: whoever waits holds up nobody else
-``drive_on_bus``     事件总线: perception, reasoning and action as services that share only a queue
+``drive_on_bus``     事件总线: perception, reasoning and action as services with a queue each
 ===================  ==============================================================================
 
 Without it, a loop of four lines (A-13: reason, decide, execute, append) waits inside of ``execute`` for
 as long as that takes. A tool that hangs stops it for ever, and of two agents that need each other,
 the first waits for the second, which waits for its turn: the demo shows them.
 
-Every driver is the kernel's ``Dispatcher`` with somebody to perform what it hands out. ``drive`` has threads
-for that, and ``Tasks`` has tasks: all that happens (an outcome, a person's stop) comes in as a turn of the
-event loop, one after the other, so nothing is locked. ``Conductor`` has the services on its bus. There, a
-person may stop the run between a wish and its turn, another call break it, or its time run out: so a
-service asks once more, ``may_begin``, and only then is the intent written down. (Two whole drivers make
-this chapter longer than others.)
+Every driver that keeps its promises is the kernel's ``Dispatcher`` with somebody to perform what it hands
+out. ``drive`` has threads for that, or in an inline world the caller itself; ``Tasks`` has tasks of one
+event loop, so nothing is locked; ``Conductor`` has the services on its bus. There, a person may stop the
+run between a wish and its turn, another call break it, or its time run out: so a service asks once more
+whether what is wanted ``begins``, and only then is the intent written down.
 
 What triggers what (A-15): the task, and data of the world, are for perception; once they are there the
 program wants a thought, which reasoning has subscribed to; a decision wants a tool, and action answers.
@@ -45,10 +44,11 @@ Exercises
 1. Write ``drive`` yourself, in ten lines around a ``Stage`` as in ``one_by_one``, and let each promise that
    it breaks teach you another (one that waits out every hanging call is judged in about a quarter of a
    minute): ``python -m pytest --impl driver=my_driver.py:drive``
-2. Replace ``_on_a_thread`` by ``asyncio.to_thread`` in a copy of this file and put its ``drive_async``
-   under the same command. Which promise breaks, and what is it waiting for?
+2. Replace the call of ``_on_a_thread`` by ``asyncio.to_thread`` in a copy of this file, and put its
+   ``drive_async`` under the same command. Which promise breaks, and what is it waiting for?
 3. Split the action service in two, one for ``get_weather`` and one for all other tools. What has to become
-   a topic? Put your ``drive_on_bus`` under the same command.
+   a topic? Put your ``drive_on_bus`` under the same command: the promises still hold. That it is split,
+   a log of the bus shows.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ from agentloop import (
     Dispatcher,
     Do,
     Effect,
-    Errand,
     Interrupt,
+    Job,
     Journal,
     Program,
     Result,
@@ -97,7 +97,7 @@ from paradigms.react import react
 
 T = TypeVar("T")
 
-# --- The plainest driver ----------------------------------------------------------------------
+# --- Performing one effect ----------------------------------------------------------------------
 
 
 async def perform_async(effect: Effect, world: World) -> Any:
@@ -118,14 +118,14 @@ async def perform_async(effect: Effect, world: World) -> Any:
             value = await value
         return returned(effect, world, value)
     except asyncio.CancelledError:
-        if _cancelled(asyncio.current_task()):
+        if _times_cancelled(asyncio.current_task()):
             raise
         return raised(effect, world, RuntimeError("the call was cancelled"))  # its own doing
     except caught as error:
         return raised(effect, world, error)
 
 
-def _cancelled(task: asyncio.Task[Any] | None) -> int:
+def _times_cancelled(task: asyncio.Task[Any] | None) -> int:
     """How many times somebody wanted to end a task."""
     return 0 if task is None else task.cancelling()
 
@@ -142,20 +142,23 @@ async def _on_a_thread(function: Callable[[], Any]) -> Any:
 
     Not ``asyncio.to_thread``: its threads are waited for when the event loop ends (EA43).
     """
-    landed: Future[Answer] = Future()
-    landed.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
-    threading.Thread(target=lambda: landed.set_result(_answer(function)), daemon=True).start()
-    answer = await asyncio.wrap_future(landed)
-    if answer.error is not None:
-        raise answer.error
-    return answer.value
+    answer: Future[Answer] = Future()
+    answer.set_running_or_notify_cancel()  # from here on it can only be left, not be cancelled
+    threading.Thread(target=lambda: answer.set_result(_answer(function)), daemon=True).start()
+    came = await asyncio.wrap_future(answer)
+    if came.error is not None:
+        raise came.error
+    return came.value
 
 
 def _answer(function: Callable[[], Any]) -> Answer:
     try:
         return Answer(function())
-    except BaseException as error:  # no exception that a Future would take for its own
+    except BaseException as error:  # a Future refuses StopIteration, and takes CancelledError for its own end
         return Answer(error=error)
+
+
+# --- The plainest driver ------------------------------------------------------------------------
 
 
 async def one_by_one(program: Program[T], world: World) -> T:
@@ -178,11 +181,12 @@ GIVES_WAY = 10
 class Tasks(Dispatcher):
     """Performs effects in tasks of an event loop, as the blocking driver does on threads.
 
-    All that happens comes in as a turn of the event loop, one after the other, so nothing is locked.
+    All that happens (an outcome, a person's stop) comes in as a turn of the event loop, one after the
+    other, so nothing is locked.
     """
 
     __slots__ = ("event_loop", "over", "alarm", "driver", "cancelled_before")
-    most = sys.maxsize
+    most_at_once = sys.maxsize
 
     def __init__(self, world: World, interrupt: Interrupt | None) -> None:
         super().__init__(world, interrupt)
@@ -190,7 +194,7 @@ class Tasks(Dispatcher):
         self.over: asyncio.Future[None] = self.event_loop.create_future()
         self.alarm: asyncio.TimerHandle | None = None
         self.driver = asyncio.current_task()
-        self.cancelled_before = _cancelled(self.driver)
+        self.cancelled_before = _times_cancelled(self.driver)
 
     async def run(self, program: Program[T], journal: Journal | None) -> T:
         """Go on until the program has ended. Cancelled, it lets the program end first, with HUMAN."""
@@ -204,7 +208,7 @@ class Tasks(Dispatcher):
                     await self.over
                 except asyncio.CancelledError as cancelled:
                     cancellation = cancelled
-                    self.over = self.event_loop.create_future()
+                    self.over = self.event_loop.create_future()  # the old one was cancelled with us
                     self.interrupt.set()
         finally:
             self.interrupt.remove_waker(self.notify_from_any_thread)
@@ -216,16 +220,17 @@ class Tasks(Dispatcher):
 
     def dismiss(self) -> None:
         """Leave behind whatever is under way."""
-        for errand in tuple(self.begun.values()):
-            self.leave_behind(errand)
+        for job in tuple(self.begun.values()):
+            self.leave_behind(job)
         if self.alarm:
             self.alarm.cancel()
 
     def look(self) -> None:
         """Look, and set the alarm for the next time. What breaks on the way ends the run."""
         try:
-            super().look()
-            self.watch()
+            if not self.stage.finished:
+                super().look()
+                self.watch()
         except BaseException as error:
             self.stage.fail(error)
         if self.stage.finished and not self.over.done():
@@ -249,27 +254,37 @@ class Tasks(Dispatcher):
             pass  # the event loop has ended, and the run with it
 
     def start(self) -> None:
-        self.event_loop.create_task(self.work())
+        self.event_loop.create_task(self.work())  # its job keeps it from the garbage collector
 
-    def leave_behind(self, errand: Errand) -> None:
-        errand.who.cancel()
-        super().leave_behind(errand)
+    def leave_behind(self, job: Job) -> None:
+        job.task.cancel()
+        super().leave_behind(job)
 
     async def work(self) -> None:
-        """A task's life: errand after errand, as long as there are any."""
-        errand, performed, me = None, 0, asyncio.current_task()
-        while errand := self.turn(errand, me):
+        """A task's life: job after job, as long as there are any."""
+        self.starting -= 1
+        performed, task = 0, asyncio.current_task()
+        while job := self.next_job():
+            job.task = task
             try:
-                errand.value = await perform_async(errand.strand.effect, self.world)
-                performed += 1
-                if performed % GIVES_WAY == 0:
-                    await asyncio.sleep(0)
+                job.value = await perform_async(job.strand.effect, self.world)
             except asyncio.CancelledError:
-                errand.crash = KeyboardInterrupt()  # left behind, and nobody minds; or the event loop ends
+                job.crash = KeyboardInterrupt()  # if it was left behind, ignored; else the event loop ends
             except BaseException as crash:
-                errand.crash = crash
-            if _cancelled(self.driver) > self.cancelled_before:
+                job.crash = crash
+            if _times_cancelled(self.driver) > self.cancelled_before:
                 self.interrupt.set()  # Ctrl-C: the driver itself hears of it in a later turn
+            if not self.finish(job):
+                return
+            performed += 1
+            if performed % GIVES_WAY == 0:
+                await self.give_way()
+
+    async def give_way(self) -> None:
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.interrupt.set()  # here too: else nobody would go on with what is ready
 
 
 async def drive_async(
@@ -358,14 +373,14 @@ SERVICES: Mapping[str, Service] = {
 class Conductor(Tasks):
     """Asks for what is wanted on a bus, and hears there what came; it performs nothing itself."""
 
-    most = 0
+    most_at_once = 0
 
     def __init__(self, world: World, interrupt: Interrupt | None, bus: Bus) -> None:
         super().__init__(world, interrupt)
         self.bus = bus
         self.news: asyncio.Queue[Came] = bus.subscribe(Came)
         self.asked: dict[int, tuple[Strand, int]] = {}  # whose effect it is, and which one of theirs
-        self.errands: dict[int, Errand] = {}
+        self.jobs: dict[int, Job] = {}
         self.number = 0
 
     def want(self, strands: Sequence[Strand]) -> None:
@@ -375,35 +390,38 @@ class Conductor(Tasks):
             self.asked[self.number] = strand, strand.count
             self.bus.publish(Wanted(self.number, strand.effect))
 
-    def may_begin(self, number: int) -> bool:
-        """Note that the present task begins what is wanted, if it still may: by now the run may be over.
-
-        So what waits in the queue is heard first.
-        """
-        while not self.news.empty():
-            self.take(self.news.get_nowait())
+    def begins(self, number: int) -> bool:
+        """Note that the present task begins what is wanted, if it still may: by now the run may be over."""
+        self.hear()
         strand, count = self.asked.pop(number, (None, 0))
         if strand is None or strand.count != count or self.interrupt.raised or self.stage.finished:
             return False
         try:
             self.ready.remove(strand)
-            errand = self.begin(strand, asyncio.current_task())
+            job = self.begin(strand)
         except BaseException as error:
             self.fail(error)
             return False
-        if errand is not None:
-            self.errands[number] = errand
-        return errand is not None
+        if job is not None:
+            job.task = asyncio.current_task()
+            self.jobs[number] = job
+        return job is not None
+
+    def look(self) -> None:
+        self.hear()
+        super().look()
+
+    def hear(self) -> None:
+        """Take in what waits in the queue: what was done before a person stopped the run counts."""
+        while not self.news.empty():
+            self.take(self.news.get_nowait())
 
     def take(self, came: Came) -> None:
-        """Take in what came of an effect. What breaks on the way ends the run."""
-        errand = self.errands.pop(came.number, None)
-        if errand is not None:
-            try:
-                errand.value, errand.crash = came.value, came.crash
-                self.finish(errand)
-            except BaseException as error:
-                self.fail(error)
+        """Take in what came of an effect."""
+        job = self.jobs.pop(came.number, None)
+        if job is not None:
+            job.value, job.crash = came.value, came.crash
+            self.finish(job)
 
     async def listen(self) -> None:
         """Take in what comes."""
@@ -420,13 +438,13 @@ async def serve(wishes: asyncio.Queue[Wanted], world: World, conductor: Conducto
 async def carry_out(wanted: Wanted, world: World, conductor: Conductor) -> None:
     """Perform an effect, if it still may begin, and say on the bus what came of it."""
     number, effect = wanted
-    if not conductor.may_begin(number):
+    if not conductor.begins(number):
         return
     try:
         came = Came(number, await perform_async(effect, world))
     except BaseException as crash:
         came = Came(number, crash=crash)
-    if not _cancelled(asyncio.current_task()):  # else it was left behind, and nobody waits for it
+    if not _times_cancelled(asyncio.current_task()):  # else it was left behind, and nobody waits for it
         conductor.bus.publish(came)
 
 
@@ -437,7 +455,7 @@ async def drive_on_bus(
     interrupt: Interrupt | None = None,
     bus: Bus | None = None,
 ) -> T:
-    """``drive_async`` with services that know nothing but their queue and their part of the world.
+    """``drive_async`` with services that know their queue, their part of the world, and whom to ask.
 
     ``bus`` is a new one; others may have subscribed to it, to listen in. Raises ``ValueError`` where it
     carries another run.

@@ -654,7 +654,8 @@ def nothing_begins_after_the_end(drive: Drive) -> None:
             for steps in range(6):
                 nothing_begins_once_a_program_ends_it(drive, inline, what, steps)
     for what in ("a person stops the run", "Ctrl-C", "the power fails", "the run's time is up"):
-        nothing_begins_once_a_call_ends_it(drive, what)
+        for count in (1, 5):
+            nothing_begins_once_a_call_ends_it(drive, what, count)
 
 
 def end_the_run(what: str, office: Office, interrupt: Interrupt) -> None:
@@ -716,7 +717,7 @@ def nothing_begins_once_a_program_ends_it(drive: Drive, inline: bool, what: str,
     )
 
 
-def nothing_begins_once_a_call_ends_it(drive: Drive, what: str) -> None:
+def nothing_begins_once_a_call_ends_it(drive: Drive, what: str, count: int) -> None:
     """The end comes in the middle of a call: of all that wait their turn in an inline world, none begins."""
     office, interrupt = Office(inline=True), Interrupt()
     noted: list[str] = []  # as the journal has it
@@ -736,10 +737,10 @@ def nothing_begins_once_a_call_ends_it(drive: Drive, what: str) -> None:
         yield Do(f"call {number}", partial(call, number))
         return "came back"
 
-    came = driven(drive, together(*(calls(number) for number in range(5))), office, Noted(), interrupt)
+    came = driven(drive, together(*(calls(number) for number in range(count))), office, Noted(), interrupt)
     expect(
         len(begun) == 1,
-        f"{what} in the middle of call {begun[0]}, four calls wait their turn; begun were",
+        f"{what} in the middle of call {begun[0]}, {count - 1} calls wait their turn; begun were",
         *begun,
     )
     expect(
@@ -870,6 +871,44 @@ def a_person_who_is_away_ends_nothing(drive: Drive) -> None:
         except Away:
             raise BrokenPromise("one person was away, another stopped the run, and it was left") from None
         expect(stop is StopReason.HUMAN, "one person was away, another stopped the run; it ended for", stop)
+    a_person_who_is_away_and_a_call_that_hangs(drive)
+
+
+def a_person_who_is_away_and_a_call_that_hangs(drive: Drive) -> None:
+    """When the last call beside the question is left behind, or may not begin any more, the run is left."""
+    interrupt, release = Interrupt(), threading.Event()
+
+    def nobody(question: str) -> str:
+        raise Away(question)
+
+    def asks() -> Program[Any]:
+        return (yield AskHuman("May I?")).value
+
+    def hangs() -> Program[Any]:
+        return (yield CallTool(ToolCall("hang", {}), allowed=PATIENCE)).value.kind
+
+    def has_no_time() -> Program[Any]:
+        yield Do("hang", lambda: release.wait(PATIENCE))
+        return (yield CallTool(ToolCall("hang", {}), deadline=0.0)).value.kind
+
+    for beside in (hangs, has_no_time):
+        rescue = threading.Timer(LONG, interrupt.set)
+        rescue.daemon = True
+        rescue.start()
+        tools = Toolbox({"hang": lambda: release.wait(LONG)})
+        try:
+            came = drive(together(asks(), beside()), World(tools=tools, human=nobody), None, interrupt)
+        except Away:
+            came = "the run was left"
+        except BaseException as error:
+            came = repr(error)
+        rescue.cancel()
+        expect(
+            came == "the run was left" and not interrupt.raised,
+            f"the person was away, and a call beside {beside.__name__.replace('_', ' ')}; it came to",
+            came,
+        )
+    release.set()
 
 
 def it_asks_once_about_one_thing(drive: Drive) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentloop import (
@@ -120,6 +120,7 @@ def it_counts_as_it_says(make: Make) -> None:
     """Whatever a model does, the run ends at the right refusal, or at another limit."""
 
     @given(moves.filter(bool), st.integers(0, 4))
+    @example(["answer", "fail", "answer"], 1)
     def count(made: list[str], most: int) -> None:
         expect_right(make, most, made, played(made, accept=never, stops=(make(most),)))
 

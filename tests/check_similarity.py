@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.check_machine import BrokenPromise
@@ -90,6 +90,7 @@ def a_higher_threshold_is_harder_to_reach(make: Make) -> None:
 
     @examples
     @given(words, words)
+    @example("北京今天晴，去颐和园", "北京明天雨，去博物馆")
     def compare(first: str, second: str) -> None:
         verdicts = [bool(make(least)(first, second)) for least in (0.2, 0.5, 0.8, 1.0)]
         told = f"{shown(first)} and {shown(second)}, at 0.2, 0.5, 0.8 and 1: {verdicts}"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from agentloop import (
     CallModel,
     CallTool,
     Control,
+    Dispatcher,
     Do,
-    Errand,
     Finish,
     Interrupt,
+    Job,
     Journal,
     Kind,
     Limits,
@@ -90,29 +92,22 @@ FAULTS = tuple(
         ),
         (
             "lenient: what comes late has come",
-            "Dispatcher.finish",
-            "at - errand.since > effect.allowed",
+            "Dispatcher.take_in",
+            "at > job.until",
             "False",
             "it_comes_to_the_same",
         ),
         (
             "confused: what came of a call that was left behind is the outcome of the next",
             "Dispatcher.finish",
-            "self.begun.get(strand) is not errand",
-            "strand not in self.begun",
+            "self.begun.get(job.strand) is not job",
+            "job.strand not in self.begun",
             "it_leaves_a_hanging_call_behind",
         ),
         (
             "zealous: a person has stopped the run, and more is begun",
-            "Dispatcher.next_errand",
+            "Dispatcher.next_job",
             "and not self.interrupt.raised",
-            "",
-            "nothing_begins_after_the_end",
-        ),
-        (
-            "unstoppable: the run has broken, and more is begun",
-            "Dispatcher.next_errand",
-            "and not self.stage.finished",
             "",
             "nothing_begins_after_the_end",
         ),
@@ -125,56 +120,63 @@ FAULTS = tuple(
         ),
         (
             "alone: whoever performs is the only one who does",
-            "Dispatcher.turn",
+            "Dispatcher.next_job",
             "self.hire()",
             "pass",
             "it_works_side_by_side",
         ),
         (
             "taciturn: what breaks outside of a call is told to nobody, and everybody waits",
-            "Dispatcher.turn",
+            "Dispatcher.next_job",
             "self.fail(error)",
             "pass",
             "it_hands_over_what_breaks_the_clock",
         ),
         (
             "hasty: nobody is there to answer, so the run is torn down",
-            "Dispatcher.break_off",
+            "Dispatcher.take_crash",
             "isinstance(crash, Away)",
             "False",
             "a_person_who_is_away_ends_nothing",
         ),
         (
             "absent-minded: a question that nobody answered is not among what a person stops",
-            "Dispatcher.any_waiting",
+            "Dispatcher.take_one_waiting",
             "if self.unanswered:",
             "if False:",
             "a_person_who_is_away_ends_nothing",
         ),
         (
+            "stubborn: the last call beside a question that nobody answered is left behind, and nobody looks",
+            "Dispatcher.deliver",
+            "or (self.unanswered and not self.begun)",
+            "",
+            "a_person_who_is_away_ends_nothing",
+        ),
+        (
             "calm: a broken world is an outcome like any other",
-            "Dispatcher.finish",
-            "errand.crash is None",
-            "not isinstance(errand.crash, KeyboardInterrupt)",
+            "Dispatcher.take_in",
+            "job.crash is None",
+            "not isinstance(job.crash, KeyboardInterrupt)",
             "it_hands_over_what_breaks_the_world",
         ),
         (
             "rude: Ctrl-C inside a call leaves no result",
-            "Dispatcher.break_off",
+            "Dispatcher.take_crash",
             "isinstance(crash, KeyboardInterrupt)",
             "False",
             "a_tool_may_stop_it",
         ),
         (
             "hurried: the time a person takes is the run's",
-            "Dispatcher.stood_still",
+            "Dispatcher.without_the_person",
             "self.clock.stood_still(max(since, self.stage.at))",
             "self.clock.latest",
             "its_time_is_the_time_of_the_run",
         ),
         (
             "generous: while a person is waited for, nobody's time passes",
-            "Dispatcher.stood_still",
+            "Dispatcher.without_the_person",
             "any(type(strand.effect) is not AskHuman for strand in self.begun)",
             "False",
             "its_time_is_the_time_of_the_run",
@@ -182,22 +184,22 @@ FAULTS = tuple(
         (
             "forgetful: nothing is written down",
             "Dispatcher.open",
-            "Stage(program, journal, world.may_repeat)",
-            "Stage(program, None, world.may_repeat)",
+            "Stage(program, journal, self.world.may_repeat)",
+            "Stage(program, None, self.world.may_repeat)",
             "it_keeps_the_journal",
         ),
         (
             "careless: a payment in doubt is made again",
             "Dispatcher.open",
-            "Stage(program, journal, world.may_repeat)",
+            "Stage(program, journal, self.world.may_repeat)",
             "Stage(program, journal, lambda name: True)",
             "it_never_repeats_what_may_have_happened",
         ),
         (
             "timeless: after a resume, time starts again",
             "Dispatcher.open",
-            "RunClock(world.clock, self.stage.at)",
-            "RunClock(world.clock)",
+            "RunClock(self.world.clock, self.stage.at)",
+            "RunClock(self.world.clock)",
             "its_time_is_the_time_of_the_run",
         ),
     )
@@ -239,24 +241,40 @@ FAULTS = tuple(
         (
             "secretive: what breaks a call is known to nobody but its task",
             "Tasks.work",
-            "errand.crash = crash",
+            "job.crash = crash",
             "del crash",
             "it_hands_over_what_breaks_the_world",
             "drive_async",
         ),
         (
             "eager: a person has stopped the run, and a service begins what it was asked for",
-            "Conductor.may_begin",
+            "Conductor.begins",
             "or self.interrupt.raised",
             "",
             "nothing_begins_after_the_end",
             "drive_on_bus",
         ),
         (
+            "unstoppable: the run has broken, and a service begins what it was asked for",
+            "Conductor.begins",
+            "or self.stage.finished",
+            "",
+            "nothing_begins_after_the_end",
+            "drive_on_bus",
+        ),
+        (
             "backlogged: a service begins, and the news that the run has ended waits in the queue",
-            "Conductor.may_begin",
-            "while not self.news.empty():",
-            "while False:",
+            "Conductor.begins",
+            "self.hear()",
+            "pass",
+            "nothing_begins_after_the_end",
+            "drive_on_bus",
+        ),
+        (
+            "forgetful of the last word: what was done before a person stopped the run waits in the queue",
+            "Conductor.look",
+            "self.hear()",
+            "pass",
             "nothing_begins_after_the_end",
             "drive_on_bus",
         ),
@@ -512,6 +530,24 @@ def test_a_thousand_loops_side_by_side(driver: Driver) -> None:
     assert len({result.turns[0].calls[0].id for result in results}) == 1000
 
 
+def test_where_nothing_waits_a_task_performs_in_the_order_of_the_blocking_driver() -> None:
+    """Programs side by side take turns, effect by effect: what they share comes to the same."""
+
+    def steps(name: str, performed: list[str]) -> Program[Any]:
+        for number in range(25):
+            yield Do("step", partial(performed.append, f"{name}{number}"))
+        return (yield from together(*(steps(name + each, performed) for each in "xy" if len(name) < 2)))
+
+    orders = []
+    for driver in (drive, drive_async):
+        performed: list[str] = []
+        programs = (steps(name, performed) for name in "abc")
+        blocking(driver)(together(*programs), World(inline=True))
+        orders.append(performed)
+    assert orders[0] == orders[1]
+    assert len(orders[0]) == 9 * 25
+
+
 def test_two_runs_share_one_event_loop(driver: Driver) -> None:
     async def main() -> list[Any]:
         gate = asyncio.Event()
@@ -737,6 +773,18 @@ def test_EA07_ctrl_c_ends_the_run_cleanly(each: str, tool: str, words: str, inli
 # --- The parts --------------------------------------------------------------------------------
 
 
+def test_a_dispatcher_hands_out_nothing_once_the_run_has_broken_or_a_person_has_stopped_it() -> None:
+    for broken in (True, False):
+        dispatcher = Dispatcher(World())
+        dispatcher.open(together(one_call("pay"), one_call("pay")), None)
+        assert dispatcher.next_job() is not None
+        if broken:
+            dispatcher.fail(KeyError("broken"))
+        else:
+            dispatcher.interrupt.set()
+        assert dispatcher.next_job() is None
+
+
 def test_a_bus_carries_one_run_at_a_time_and_keeps_nothing_of_it() -> None:
     """The services of two runs would each make every call of both."""
 
@@ -819,7 +867,7 @@ def test_arguments_that_cannot_be_read_end_the_run(each: Driver) -> None:
 def test_what_an_outcome_costs_does_not_grow_with_the_programs_beside_it() -> None:
     """Counted in looks at what else is under way, where none of it is a question."""
 
-    class Counted(dict[Strand, Errand]):
+    class Counted(dict[Strand, Job]):
         looks = 0
 
         def __iter__(self) -> Iterator[Strand]:
@@ -833,7 +881,7 @@ def test_what_an_outcome_costs_does_not_grow_with_the_programs_beside_it() -> No
         running = asyncio.create_task(conductor.run(together(*(one_call("open") for _ in range(100))), None))
         await asyncio.sleep(0)
         wanted = [wishes.get_nowait().number for _ in range(wishes.qsize())]
-        assert all([conductor.may_begin(number) for number in wanted])
+        assert all([conductor.begins(number) for number in wanted])
         conductor.begun = looked_at = Counted(conductor.begun)
         for number in wanted:
             conductor.take(Came(number, Observation("opened")))
@@ -875,6 +923,27 @@ def test_a_conductor_performs_nothing_itself() -> None:
     asked, result = asyncio.run(main())
     assert [type(effect).__name__ for effect in asked] == ["Start"]
     assert result.stop is StopReason.HUMAN
+
+
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+def test_what_cannot_be_called_fails_in_words(each: Driver) -> None:
+    """Somebody wrote ``Do("pay", pay())``: it has been done by now, and what it returned is no function."""
+
+    def program() -> Program[Any]:
+        try:
+            return (yield Do("pay", 5)).value  # type: ignore[arg-type]
+        except agentloop.EffectFailed as failed:
+            return str(failed)
+
+    assert blocking(each)(program(), World()) == "Do pay failed: 5 is not a function"
+
+
+def test_what_is_no_world_is_refused_and_leaves_nothing_on_the_bus() -> None:
+    bus = Bus()
+    for driving in (drive_async(plain(), None), drive_on_bus(plain(), None, bus=bus)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a World, not None"):
+            asyncio.run(driving)
+    assert not bus.subscribers
 
 
 def test_blocking_makes_a_plain_function_of_an_async_driver() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from agentloop import Account, AgentLoop, EventKind, Limits, advance
 from tests.gallery import Fault, wrong_version
@@ -26,15 +25,6 @@ FAULTS = tuple(galleries())
 CHECKED = sorted({fault.check for fault in FAULTS})
 
 
-@pytest.fixture
-def the_same_story_each_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A fault that one story in a thousand finds would be found by luck."""
-    settings.load_profile("workbench")
-    yield
-    settings.load_profile(request.config.getoption("--hypothesis-profile") or "default")
-
-
-@pytest.mark.usefixtures("the_same_story_each_time")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_the_promise_it_names(fault: Fault) -> None:
     with pytest.raises(AssertionError) as caught:

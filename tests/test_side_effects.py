@@ -349,7 +349,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a model that is text": (lambda: World("gpt"), "model, human, sleep and clock of a World are functions"),
     "a loop in place of its run": (
         lambda: drive(AgentLoop(pay_once), World()),
-        r"drive\(loop.run\(task\), World\(...\)\), not drive\(AgentLoop",
+        r"drive\(loop.run\(task\), World\(...\)\): a program, not AgentLoop",
     ),
 }
 
