@@ -1458,8 +1458,9 @@ class Stage:
             self.journal.intend(strand.address, describe(strand.effect))
 
     def fail(self, error: BaseException) -> None:
-        """End everything: a driver could not go on."""
-        self.finished, self._error = True, error
+        """End everything, unless it has ended: a driver could not go on."""
+        if not self.finished:
+            self.finished, self._error = True, error
 
     def _step(self, strand: Strand, outcome: Outcome | None) -> list[Strand]:
         """Send a strand its outcome, and take all the steps that this sets going."""
@@ -1767,6 +1768,12 @@ def _function_to_call(effect: Do, world: World) -> Any:
     return effect.function
 
 
+def _sleep_to_take(effect: Sleep, world: World) -> Any:
+    if not 0 <= effect.seconds < math.inf:
+        return Failure(f"nobody can sleep for {effect.seconds!r} seconds")
+    return functools.partial(world.sleep, effect.seconds)
+
+
 def _nothing(effect: Effect, world: World, value: Any = None) -> None:
     return None
 
@@ -1800,7 +1807,7 @@ HANDLERS: Mapping[type, Handler] = {
     CallModel: Handler(_model_to_ask, _model_returned, _model_raised, _OR_EXIT),
     CallTool: Handler(_tool_to_run, _tool_returned, _tool_raised, _OR_EXIT),
     AskHuman: Handler(_person_to_ask, raised=_person_raised),
-    Sleep: Handler(lambda effect, world: functools.partial(world.sleep, effect.seconds), _nothing),
+    Sleep: Handler(_sleep_to_take, _nothing),
     Do: Handler(_function_to_call),
 }
 
@@ -1932,7 +1939,7 @@ class Dispatcher:
         """
         try:
             job = None
-            while job is None and self.ready and not self.interrupt.raised and not self.stage.finished:
+            while job is None and self.ready and self.may_begin():
                 job = self.begin(self.ready.popleft())
             if self.ready:
                 self.hire()
@@ -1940,6 +1947,10 @@ class Dispatcher:
         except BaseException as error:
             self.fail(error)
             return None
+
+    def may_begin(self) -> bool:
+        """Whether anything may: not once the run is over, or a person has stopped it."""
+        return not self.interrupt.raised and not self.stage.finished
 
     def finish(self, job: Job) -> bool:
         """Take in what came of a job. ``False`` if nobody waits: it was left behind, or the run is over."""
@@ -2009,14 +2020,22 @@ class Dispatcher:
         """
         while self.interrupt.raised and not self.stage.finished and (strand := self.take_one_waiting()):
             self.deliver(strand, STOPPED_BY_A_PERSON, self.clock.now())
-        if self.unanswered and not self.ready and not self.begun:
-            self.fail(self.away)
+        if self.stage.finished:
+            return
         now = self.clock.now()
         for job in [job for job in self.begun.values() if job.until <= now]:
             self.leave_behind(job)
             self.deliver(job.strand, too_late(job.strand.effect), now)
+            if self.stage.finished:
+                return
+        if self.waits_only_for_persons():
+            self.fail(self.away)
         self.hire()
         self.watching_until = min((job.until for job in self.begun.values()), default=math.inf)
+
+    def waits_only_for_persons(self) -> bool:
+        """Whether all that is left are questions that nobody could answer."""
+        return bool(self.unanswered) and not self.begun and not self.ready
 
     def take_one_waiting(self) -> Strand | None:
         """A strand that waits, taken from where it waits."""

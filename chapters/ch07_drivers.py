@@ -65,7 +65,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from agentloop import (
     HANDLERS,
@@ -112,17 +112,23 @@ async def perform_async(effect: Effect, world: World) -> Any:
         return call
     if type(effect) is Sleep and world.sleep is time.sleep:
         call = functools.partial(asyncio.sleep, effect.seconds)  # the blocking one would hold up everybody
+    cancelled_before = _times_cancelled(asyncio.current_task())
     try:
         value = call() if world.inline or inspect.iscoroutinefunction(call) else await _on_a_thread(call)
         if hasattr(type(value), "__await__"):
             value = await value
         return returned(effect, world, value)
     except asyncio.CancelledError:
-        if _times_cancelled(asyncio.current_task()):
+        if _times_cancelled(asyncio.current_task()) > cancelled_before:
             raise
-        return raised(effect, world, RuntimeError("the call was cancelled"))  # its own doing
+        return cancelled(effect, world)  # its own doing
     except caught as error:
         return raised(effect, world, error)
+
+
+def cancelled(effect: Effect, world: World) -> Any:
+    """The outcome of a call that was cancelled, though nobody had stopped the run."""
+    return HANDLERS[type(effect)].raised(effect, world, RuntimeError("the call was cancelled"))
 
 
 def _times_cancelled(task: asyncio.Task[Any] | None) -> int:
@@ -202,7 +208,7 @@ class Tasks(Dispatcher):
         self.open(program, journal)
         self.interrupt.add_waker(self.notify_from_any_thread)
         try:
-            self.look()
+            self.notify()  # a turn later: if we are cancelled already, nothing begins
             while not self.stage.finished:
                 try:
                     await self.over
@@ -213,10 +219,24 @@ class Tasks(Dispatcher):
         finally:
             self.interrupt.remove_waker(self.notify_from_any_thread)
             self.dismiss()
+        try:
+            result: T = self.stage.result
+        except BaseException as error:
+            if cancellation is not None:
+                raise cancellation from error
+            raise
         if cancellation is not None:
             raise cancellation
-        result: T = self.stage.result
         return result
+
+    def may_begin(self) -> bool:
+        if self.is_cancelled():
+            self.interrupt.set()
+        return super().may_begin()
+
+    def is_cancelled(self) -> bool:
+        """Whether somebody wants to end the driver, by Ctrl-C for one; it hears of that in a later turn."""
+        return _times_cancelled(self.driver) > self.cancelled_before
 
     def dismiss(self) -> None:
         """Leave behind whatever is under way."""
@@ -228,9 +248,8 @@ class Tasks(Dispatcher):
     def look(self) -> None:
         """Look, and set the alarm for the next time. What breaks on the way ends the run."""
         try:
-            if not self.stage.finished:
-                super().look()
-                self.watch()
+            super().look()
+            self.watch()
         except BaseException as error:
             self.stage.fail(error)
         if self.stage.finished and not self.over.done():
@@ -254,7 +273,13 @@ class Tasks(Dispatcher):
             pass  # the event loop has ended, and the run with it
 
     def start(self) -> None:
-        self.event_loop.create_task(self.work())  # its job keeps it from the garbage collector
+        task = self.event_loop.create_task(self.work())  # its job will keep it from the garbage collector
+        task.add_done_callback(self.never_began)
+
+    def never_began(self, task: asyncio.Task[None]) -> None:
+        """Somebody cancelled a task before its first turn: another is to do what it was hired for."""
+        self.starting -= 1
+        self.notify()
 
     def leave_behind(self, job: Job) -> None:
         job.task.cancel()
@@ -262,29 +287,35 @@ class Tasks(Dispatcher):
 
     async def work(self) -> None:
         """A task's life: job after job, as long as there are any."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        task.remove_done_callback(self.never_began)
         self.starting -= 1
-        performed, task = 0, asyncio.current_task()
+        performed = 0
         while job := self.next_job():
-            job.task = task
+            job.task, effect = task, job.strand.effect
             try:
-                job.value = await perform_async(job.strand.effect, self.world)
+                job.value = await perform_async(effect, self.world)
             except asyncio.CancelledError:
-                job.crash = KeyboardInterrupt()  # if it was left behind, ignored; else the event loop ends
+                if self.is_cancelled():
+                    job.crash = KeyboardInterrupt()  # all tasks are, since the event loop ends
+                else:
+                    job.value = cancelled(effect, self.world)  # its own doing, or it was left behind
             except BaseException as crash:
                 job.crash = crash
-            if _times_cancelled(self.driver) > self.cancelled_before:
-                self.interrupt.set()  # Ctrl-C: the driver itself hears of it in a later turn
             if not self.finish(job):
                 return
             performed += 1
-            if performed % GIVES_WAY == 0:
-                await self.give_way()
+            if task.cancelling() or performed % GIVES_WAY == 0:
+                await self.give_way(task)
 
-    async def give_way(self) -> None:
+    async def give_way(self, task: asyncio.Task[None]) -> None:
+        """Let others have a turn, and forget that a call cancelled the task: the next did nothing."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
-            self.interrupt.set()  # here too: else nobody would go on with what is ready
+            pass
+        while task.cancelling():
+            task.uncancel()
 
 
 async def drive_async(
@@ -319,10 +350,12 @@ class Came(NamedTuple):
 class Bus:
     """Topics, and a queue for each subscriber: who publishes an event does not know who takes it.
 
-    It carries one run at a time: the services of two would each perform what both want.
+    It carries one run at a time: the services of two would each perform what both want. Wishes are
+    numbered on from run to run, so that no late word is taken for another's.
     """
 
     def __init__(self) -> None:
+        self.wishes = 0
         self.subscribers: dict[type, list[asyncio.Queue[Any]]] = {}
         self.carries_a_run = False
 
@@ -379,26 +412,28 @@ class Conductor(Tasks):
         super().__init__(world, interrupt)
         self.bus = bus
         self.news: asyncio.Queue[Came] = bus.subscribe(Came)
-        self.asked: dict[int, tuple[Strand, int]] = {}  # whose effect it is, and which one of theirs
+        self.asked: dict[int, Strand] = {}  # who waits for a service to begin
         self.jobs: dict[int, Job] = {}
-        self.number = 0
 
     def want(self, strands: Sequence[Strand]) -> None:
-        super().want(strands)
         for strand in strands:
-            self.number += 1
-            self.asked[self.number] = strand, strand.count
-            self.bus.publish(Wanted(self.number, strand.effect))
+            self.bus.wishes += 1
+            self.asked[self.bus.wishes] = strand
+            self.bus.publish(Wanted(self.bus.wishes, strand.effect))
+
+    def take_one_waiting(self) -> Strand | None:
+        return self.asked.popitem()[1] if self.asked else super().take_one_waiting()
+
+    def waits_only_for_persons(self) -> bool:
+        return not self.asked and super().waits_only_for_persons()
 
     def begins(self, number: int) -> bool:
         """Note that the present task begins what is wanted, if it still may: by now the run may be over."""
         self.hear()
-        strand, count = self.asked.pop(number, (None, 0))
-        if strand is None or strand.count != count or self.interrupt.raised or self.stage.finished:
+        if number not in self.asked or not self.may_begin():
             return False
         try:
-            self.ready.remove(strand)
-            job = self.begin(strand)
+            job = self.begin(self.asked.pop(number))
         except BaseException as error:
             self.fail(error)
             return False
@@ -406,6 +441,11 @@ class Conductor(Tasks):
             job.task = asyncio.current_task()
             self.jobs[number] = job
         return job is not None
+
+    def waits_for(self, number: int) -> bool:
+        """Whether what was wanted under that number has begun, and is waited for."""
+        job = self.jobs.get(number)
+        return job is not None and self.begun.get(job.strand) is job
 
     def look(self) -> None:
         self.hear()
@@ -420,6 +460,7 @@ class Conductor(Tasks):
         """Take in what came of an effect."""
         job = self.jobs.pop(came.number, None)
         if job is not None:
+            job.task.cancel()  # it is done, unless another service answered
             job.value, job.crash = came.value, came.crash
             self.finish(job)
 
@@ -442,9 +483,14 @@ async def carry_out(wanted: Wanted, world: World, conductor: Conductor) -> None:
         return
     try:
         came = Came(number, await perform_async(effect, world))
+    except asyncio.CancelledError:
+        ended = KeyboardInterrupt() if conductor.is_cancelled() else None
+        came = Came(number, cancelled(effect, world), ended)
+    except GeneratorExit:
+        raise  # the task is taken apart, long after the run
     except BaseException as crash:
         came = Came(number, crash=crash)
-    if not _times_cancelled(asyncio.current_task()):  # else it was left behind, and nobody waits for it
+    if conductor.waits_for(number):
         conductor.bus.publish(came)
 
 

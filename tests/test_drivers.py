@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +20,7 @@ import agentloop
 from agentloop import (
     AgentLoop,
     AskHuman,
+    Away,
     CallModel,
     CallTool,
     Control,
@@ -107,7 +110,7 @@ FAULTS = tuple(
         (
             "zealous: a person has stopped the run, and more is begun",
             "Dispatcher.next_job",
-            "and not self.interrupt.raised",
+            "and self.may_begin()",
             "",
             "nothing_begins_after_the_end",
         ),
@@ -247,17 +250,9 @@ FAULTS = tuple(
             "drive_async",
         ),
         (
-            "eager: a person has stopped the run, and a service begins what it was asked for",
+            "eager: the run is over, and a service begins what it was asked for",
             "Conductor.begins",
-            "or self.interrupt.raised",
-            "",
-            "nothing_begins_after_the_end",
-            "drive_on_bus",
-        ),
-        (
-            "unstoppable: the run has broken, and a service begins what it was asked for",
-            "Conductor.begins",
-            "or self.stage.finished",
+            "or not self.may_begin()",
             "",
             "nothing_begins_after_the_end",
             "drive_on_bus",
@@ -272,9 +267,9 @@ FAULTS = tuple(
         ),
         (
             "forgetful of the last word: what was done before a person stopped the run waits in the queue",
-            "Conductor.look",
-            "self.hear()",
-            "pass",
+            "Conductor.hear",
+            "not self.news.empty()",
+            "False",
             "nothing_begins_after_the_end",
             "drive_on_bus",
         ),
@@ -572,6 +567,302 @@ def test_nothing_is_left_running(driver: Driver) -> None:
         return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(main()) == set()
+
+
+class Watchable(World):
+    """A world to which a weak reference can point."""
+
+
+@pytest.mark.parametrize("end", ["an answer", "an error", "away", "a call that hangs", "a person's stop"])
+def test_nothing_of_a_run_is_kept_in_memory_once_it_has_ended(driver: Driver, end: str) -> None:
+    interrupt = Interrupt()
+
+    def call() -> Any:
+        if end == "a call that hangs":
+            return asyncio.Event().wait()
+        if end == "a person's stop":
+            interrupt.set()
+        return "called"
+
+    def human(question: str) -> str:
+        if end == "away":
+            raise Away(question)
+        return "好"
+
+    def program() -> Program[Any]:
+        yield AskHuman("May I?")
+        yield Do("call", call, allowed=PATIENCE)
+        if end == "an error":
+            raise LookupError("nothing there")
+
+    async def main() -> bool:
+        world = Watchable(human=human, inline=True)
+        kept = weakref.ref(world)
+        try:
+            await driver(program(), world, None, interrupt)
+        except (Exception, Away):
+            pass
+        del world
+        for _ in range(5):
+            await asyncio.sleep(0)
+        gc.collect()
+        return kept() is None
+
+    assert asyncio.run(main())
+
+
+# --- Calls that cancel ------------------------------------------------------------------------
+
+
+async def cancels_itself_and_goes_on() -> str:
+    cast(asyncio.Task[Any], asyncio.current_task()).cancel()
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        pass
+    return "went on"
+
+
+async def cancels_itself_and_returns() -> str:
+    cast(asyncio.Task[Any], asyncio.current_task()).cancel()
+    return "returned"
+
+
+async def cancels_itself() -> str:
+    cast(asyncio.Task[Any], asyncio.current_task()).cancel()
+    await asyncio.sleep(0)
+    return "never"
+
+
+async def waits_for_what_was_cancelled() -> str:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+    return "never"
+
+
+async def waits_a_little() -> str:
+    await asyncio.sleep(0.001)
+    return "waited"
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_what_a_call_does_to_its_own_task_is_not_told_of_the_next(driver: Driver, inline: bool) -> None:
+    calls = (
+        cancels_itself_and_goes_on,
+        waits_a_little,
+        waits_for_what_was_cancelled,
+        cancels_itself_and_returns,
+        waits_a_little,
+        cancels_itself,
+        waits_for_what_was_cancelled,
+        waits_a_little,
+    )
+
+    def program() -> Program[Any]:
+        seen = []
+        for call in calls:
+            observation: Observation = (yield CallTool(ToolCall(call.__name__, {}))).value
+            seen.append(observation.text.rpartition(": ")[2])
+        return seen
+
+    found = asyncio.run(driver(program(), World(tools=Toolbox(set(calls)), inline=inline)))
+    cancelled = "the call was cancelled"
+    assert found == [
+        *("went on", "waited", cancelled, "returned", "waited"),
+        *(cancelled, cancelled, "waited"),
+    ]
+
+
+def test_a_late_word_is_not_taken_for_another_runs() -> None:
+    """What a call of the first run returns long after its end is no outcome of the second."""
+
+    async def main() -> Any:
+        bus, release = Bus(), asyncio.Event()
+
+        async def stubborn() -> str:
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    cast(asyncio.Task[Any], asyncio.current_task()).uncancel()
+            return "of the first"
+
+        async def second() -> str:
+            release.set()
+            await asyncio.sleep(PATIENCE)
+            return "of the second"
+
+        def calls(call: Callable[[], Any]) -> Program[Any]:
+            return (yield Do("call", call, allowed=PATIENCE if call is stubborn else LONG)).value
+
+        with pytest.raises(agentloop.EffectFailed):
+            await drive_on_bus(calls(stubborn), World(), bus=bus)
+        return await drive_on_bus(calls(second), World(), bus=bus)
+
+    assert asyncio.run(main()) == "of the second"
+
+
+def test_a_task_that_is_cancelled_before_its_first_turn_is_replaced() -> None:
+    async def main() -> Any:
+        me = asyncio.current_task()
+
+        def cancel_the_others() -> None:
+            for task in asyncio.all_tasks() - {me}:
+                task.cancel()
+
+        event_loop = asyncio.get_running_loop()
+        event_loop.call_soon(lambda: event_loop.call_soon(cancel_the_others))
+        return await drive_async(one_call("open"), World(tools=Toolbox({"open": lambda: "yes"}), inline=True))
+
+    assert run_with_patience(lambda: asyncio.run(main()), 3 * LONG).text == "yes"
+
+
+# --- The first and the last word --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+def test_a_call_that_stops_the_run_and_returns_has_returned_whichever_it_is(each: Driver) -> None:
+    for last in range(1, 25):
+        interrupt = Interrupt()
+        told: list[Any] = []
+
+        def program(
+            last: int = last, interrupt: Interrupt = interrupt, told: list[Any] = told
+        ) -> Program[Any]:
+            for number in range(1, last + 1):
+                done = interrupt.set if number == last else (lambda: None)
+                told.append((yield Do(f"call {number}", done)).value)
+            yield Do("one more", lambda: told.append("one more"))
+
+        with pytest.raises(agentloop.Interrupted):
+            blocking(each)(program(), World(inline=True), None, interrupt)
+        assert told == [None] * last
+
+
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+@pytest.mark.parametrize("inline", [True, False])
+def test_what_broke_a_run_first_is_what_is_told(each: Driver, inline: bool) -> None:
+    """Neither somebody who is away, nor a program that breaks because the run ends, covers it."""
+
+    def nobody(question: str) -> str:
+        raise Away(question)
+
+    def asks() -> Program[Any]:
+        try:
+            yield AskHuman("May I?")
+        except agentloop.Interrupted:
+            raise SystemError("second") from None
+
+    class Full(Journal):
+        def intend(self, address: tuple[int, ...], asked: str) -> None:
+            if asked == "Do work":
+                raise OSError("first")
+            super().intend(address, asked)
+
+    def works() -> Program[Any]:
+        yield Do("work", lambda: None)
+
+    with pytest.raises(OSError, match="first"):
+        blocking(each)(together(asks(), works()), World(human=nobody, inline=inline), Full())
+
+    class Worse(BaseException):
+        pass
+
+    def breaks() -> Program[Any]:
+        try:
+            yield AskHuman("May I too?")
+        except agentloop.Interrupted:
+            raise Worse("first") from None
+
+    def stops() -> Program[Any]:
+        yield Sleep(0.0)
+        yield Do("stop", interrupt.set)
+
+    interrupt = Interrupt()
+    world = World(human=nobody, inline=inline)
+    with pytest.raises(Worse):
+        blocking(each)(together(breaks(), asks(), stops()), world, None, interrupt)
+
+
+def test_no_program_is_stepped_after_the_run_has_broken(driver: Driver) -> None:
+    """Two calls run out of time at once, and the first program that hears of it breaks the run."""
+
+    class Broken(BaseException):
+        pass
+
+    heard: list[int] = []
+
+    def program(number: int) -> Program[Any]:
+        try:
+            yield Do(f"hang {number}", asyncio.Event().wait, allowed=PATIENCE)
+        except agentloop.EffectFailed:
+            heard.append(number)
+            raise Broken(number) from None
+
+    with pytest.raises(Broken):
+        asyncio.run(driver(together(program(1), program(2)), World()))
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_nothing_begins_once_the_driver_is_cancelled(driver: Driver, inline: bool) -> None:
+    paid: list[str] = []
+
+    def pays(cancel: Callable[[], object]) -> Program[Any]:
+        for number in range(3):
+            yield Start(f"step {number}")
+            cancel()
+        for _ in range(20):
+            yield Do("pay", partial(paid.append, "paid"))
+
+    async def cancelled_before() -> None:
+        cast(asyncio.Task[Any], asyncio.current_task()).cancel()
+        await driver(pays(lambda: None), World(inline=inline))
+
+    async def cancelled_by_a_step() -> None:
+        driving: asyncio.Task[Any]
+        driving = asyncio.create_task(driver(pays(lambda: driving.cancel()), World(inline=inline)))
+        await driving
+
+    for main in (cancelled_before, cancelled_by_a_step):
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(main())
+        assert paid == []
+
+
+def test_a_caller_that_swallowed_a_cancellation_may_drive_another_run(driver: Driver) -> None:
+    async def main() -> Any:
+        cast(asyncio.Task[Any], asyncio.current_task()).cancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            pass
+        return await driver(one_call("open"), World(tools=Toolbox({"open": lambda: "yes"})))
+
+    assert asyncio.run(main()).text == "yes"
+
+
+def test_what_broke_while_a_cancellation_ended_the_run_is_its_cause(driver: Driver) -> None:
+    class Full(Journal):
+        def record(self, address: tuple[int, ...], asked: str, outcome: Any) -> None:
+            raise OSError("no space left on device")
+
+    async def main() -> None:
+        hanging = asyncio.Event()
+
+        async def hang() -> None:
+            hanging.set()
+            await asyncio.Event().wait()
+
+        driving = asyncio.create_task(driver(one_call("hang"), World(tools=Toolbox([hang])), Full()))
+        await hanging.wait()
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await driving
+        assert isinstance(caught.value.__cause__, OSError)
+
+    asyncio.run(main())
 
 
 # --- Cancelling -------------------------------------------------------------------------------
@@ -881,7 +1172,11 @@ def test_what_an_outcome_costs_does_not_grow_with_the_programs_beside_it() -> No
         running = asyncio.create_task(conductor.run(together(*(one_call("open") for _ in range(100))), None))
         await asyncio.sleep(0)
         wanted = [wishes.get_nowait().number for _ in range(wishes.qsize())]
-        assert all([conductor.begins(number) for number in wanted])
+
+        async def begin_all() -> bool:
+            return all([conductor.begins(number) for number in wanted])
+
+        assert await asyncio.create_task(begin_all())
         conductor.begun = looked_at = Counted(conductor.begun)
         for number in wanted:
             conductor.take(Came(number, Observation("opened")))
