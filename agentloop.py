@@ -1413,7 +1413,7 @@ class Stage:
         "_answers",
         "_put",
         "_value",
-        "_error",
+        "error",
         "_root",
     )
 
@@ -1430,7 +1430,7 @@ class Stage:
         self._answers: dict[tuple[str, str], Any] = {}  # by the question and what it is about
         self._put: dict[tuple[str, str], list[Strand]] = {}  # not answered yet, and who else waits for it
         self._value: Any = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         self._root = Strand(program, (), None, 0)
         self.waiting = self._step(self._root, None)
         if journal is not None:
@@ -1439,8 +1439,8 @@ class Stage:
     @property
     def result(self) -> Any:
         """What the program returned; what it raised is raised here."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._value
 
     def deliver(self, strand: Strand, value: Any, at: float) -> list[Strand]:
@@ -1460,7 +1460,7 @@ class Stage:
     def fail(self, error: BaseException) -> None:
         """End everything, unless it has ended: a driver could not go on."""
         if not self.finished:
-            self.finished, self._error = True, error
+            self.finished, self.error = True, error
 
     def _step(self, strand: Strand, outcome: Outcome | None) -> list[Strand]:
         """Send a strand its outcome, and take all the steps that this sets going."""
@@ -1534,7 +1534,7 @@ class Stage:
     def _ended(self, strand: Strand, value: Any, error: BaseException | None = None) -> list[_Next]:
         parent = strand.parent
         if parent is None:
-            self.finished, self._value, self._error = True, value, error
+            self.finished, self._value, self.error = True, value, error
             return []
         parent.values[strand.place] = value
         parent.missing -= 1

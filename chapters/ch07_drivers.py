@@ -112,14 +112,13 @@ async def perform_async(effect: Effect, world: World) -> Any:
         return call
     if type(effect) is Sleep and world.sleep is time.sleep:
         call = functools.partial(asyncio.sleep, effect.seconds)  # the blocking one would hold up everybody
-    cancelled_before = _times_cancelled(asyncio.current_task())
     try:
         value = call() if world.inline or inspect.iscoroutinefunction(call) else await _on_a_thread(call)
         if hasattr(type(value), "__await__"):
             value = await value
         return returned(effect, world, value)
     except asyncio.CancelledError:
-        if _times_cancelled(asyncio.current_task()) > cancelled_before:
+        if _times_cancelled(asyncio.current_task()):
             raise
         return cancelled(effect, world)  # its own doing
     except caught as error:
@@ -212,21 +211,16 @@ class Tasks(Dispatcher):
             while not self.stage.finished:
                 try:
                     await self.over
-                except asyncio.CancelledError as cancelled:
-                    cancellation = cancelled
+                except asyncio.CancelledError as error:
+                    cancellation = error
                     self.over = self.event_loop.create_future()  # the old one was cancelled with us
                     self.interrupt.set()
         finally:
             self.interrupt.remove_waker(self.notify_from_any_thread)
             self.dismiss()
-        try:
-            result: T = self.stage.result
-        except BaseException as error:
-            if cancellation is not None:
-                raise cancellation from error
-            raise
         if cancellation is not None:
-            raise cancellation
+            raise cancellation from self.stage.error
+        result: T = self.stage.result
         return result
 
     def may_begin(self) -> bool:
