@@ -243,7 +243,8 @@ class Tasks(Dispatcher):
         """Look, and set the alarm for the next time. What breaks on the way ends the run."""
         try:
             super().look()
-            self.watch()
+            if not self.stage.finished:
+                self.watch()
         except BaseException as error:
             self.stage.fail(error)
         if self.stage.finished and not self.over.done():
@@ -267,7 +268,8 @@ class Tasks(Dispatcher):
             pass  # the event loop has ended, and the run with it
 
     def start(self) -> None:
-        task = self.event_loop.create_task(self.work())  # its job will keep it from the garbage collector
+        # Not create_task: a factory of eager tasks would begin it in the middle of our own turn.
+        task = asyncio.Task(self.work(), loop=self.event_loop)  # its job keeps it from the garbage collector
         task.add_done_callback(self.never_began)
 
     def never_began(self, task: asyncio.Task[None]) -> None:
@@ -276,7 +278,8 @@ class Tasks(Dispatcher):
         self.notify()
 
     def leave_behind(self, job: Job) -> None:
-        job.task.cancel()
+        if job.task is not None:
+            job.task.cancel()
         super().leave_behind(job)
 
     async def work(self) -> None:
@@ -458,6 +461,16 @@ class Conductor(Tasks):
             job.value, job.crash = came.value, came.crash
             self.finish(job)
 
+    def ask_again(self, wanted: Wanted, task: asyncio.Task[None]) -> None:
+        """Put a wish on the bus once more, where the task that was to begin it has ended and never did."""
+        if wanted.number in self.asked and not self.stage.finished:
+            self.bus.publish(wanted)
+
+    def miss(self, service: asyncio.Task[None]) -> None:
+        """End the run where a service has ended: nobody else would notice."""
+        if not self.is_cancelled():
+            self.fail(RuntimeError("a service of the bus has ended"))
+
     async def listen(self) -> None:
         """Take in what comes."""
         while True:
@@ -467,7 +480,9 @@ class Conductor(Tasks):
 async def serve(wishes: asyncio.Queue[Wanted], world: World, conductor: Conductor) -> None:
     """Run a service: perform what is wanted, each in a task of its own."""
     while True:
-        asyncio.create_task(carry_out(await wishes.get(), world, conductor))
+        wanted = await wishes.get()
+        task = asyncio.create_task(carry_out(wanted, world, conductor))
+        task.add_done_callback(functools.partial(conductor.ask_again, wanted))
 
 
 async def carry_out(wanted: Wanted, world: World, conductor: Conductor) -> None:
@@ -480,8 +495,6 @@ async def carry_out(wanted: Wanted, world: World, conductor: Conductor) -> None:
     except asyncio.CancelledError:
         ended = KeyboardInterrupt() if conductor.is_cancelled() else None
         came = Came(number, cancelled(effect, world), ended)
-    except GeneratorExit:
-        raise  # the task is taken apart, long after the run
     except BaseException as crash:
         came = Came(number, crash=crash)
     if conductor.waits_for(number):
@@ -513,12 +526,15 @@ async def drive_on_bus(
             *(serve(queue, part, conductor) for queue, part in zip(queues, parts, strict=True)),
         )
     ]
+    for task in serving:
+        task.add_done_callback(conductor.miss)
     bus.carries_a_run = True
     try:
         return await conductor.run(program, journal)
     finally:
         bus.carries_a_run = False
         for task in serving:
+            task.remove_done_callback(conductor.miss)
             task.cancel()
         for queue in (conductor.news, *queues):
             bus.unsubscribe(queue)

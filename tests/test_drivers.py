@@ -48,7 +48,7 @@ from agentloop import (
     World,
     drive,
 )
-from chapters.ch07_drivers import Bus, Came, Conductor, Wanted, drive_async, drive_on_bus, one_by_one
+from chapters.ch07_drivers import Bus, Came, Conductor, Tasks, Wanted, drive_async, drive_on_bus, one_by_one
 from fake_llm import FakeClock
 from tests import check_driver
 from tests.check_driver import DONE, LONG, PATIENCE, PROMISES, act, blocking, plain, script, together
@@ -641,6 +641,17 @@ async def waits_for_what_was_cancelled() -> str:
     return "never"
 
 
+async def fails_in_a_group() -> str:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fails())
+        await asyncio.sleep(LONG)  # the group cancels its body, and takes that back
+    return "never"
+
+
+async def fails() -> None:
+    raise LookupError("nothing there")
+
+
 async def waits_a_little() -> str:
     await asyncio.sleep(0.001)
     return "waited"
@@ -650,6 +661,7 @@ async def waits_a_little() -> str:
 def test_what_a_call_does_to_its_own_task_is_not_told_of_the_next(driver: Driver, inline: bool) -> None:
     calls = (
         cancels_itself_and_goes_on,
+        fails_in_a_group,
         waits_a_little,
         waits_for_what_was_cancelled,
         cancels_itself_and_returns,
@@ -669,16 +681,19 @@ def test_what_a_call_does_to_its_own_task_is_not_told_of_the_next(driver: Driver
     found = asyncio.run(driver(program(), World(tools=Toolbox(set(calls)), inline=inline)))
     cancelled = "the call was cancelled"
     assert found == [
-        *("went on", "waited", cancelled, "returned", "waited"),
+        *("went on", "unhandled errors in a TaskGroup (1 sub-exception)"),
+        *("waited", cancelled, "returned", "waited"),
         *(cancelled, cancelled, "waited"),
     ]
 
 
-def test_a_late_word_is_not_taken_for_another_runs() -> None:
+@pytest.mark.parametrize("another", [True, False])
+def test_a_late_word_is_not_taken_for_another_runs(another: bool) -> None:
     """What a call of the first run returns long after its end is no outcome of the second."""
 
     async def main() -> Any:
         bus, release = Bus(), asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
         async def stubborn() -> str:
             while not release.is_set():
@@ -698,9 +713,15 @@ def test_a_late_word_is_not_taken_for_another_runs() -> None:
 
         with pytest.raises(agentloop.EffectFailed):
             await drive_on_bus(calls(stubborn), World(), bus=bus)
-        return await drive_on_bus(calls(second), World(), bus=bus)
+        if another:
+            return await drive_on_bus(calls(second), World(), bus=bus)
+        result = await second()
+        gc.collect()
+        return result
 
+    complaints: list[Any] = []
     assert asyncio.run(main()) == "of the second"
+    assert complaints == [], "nor is it said to nobody"
 
 
 def test_a_task_that_is_cancelled_before_its_first_turn_is_replaced() -> None:
@@ -716,6 +737,108 @@ def test_a_task_that_is_cancelled_before_its_first_turn_is_replaced() -> None:
         return await drive_async(one_call("open"), World(tools=Toolbox({"open": lambda: "yes"}), inline=True))
 
     assert run_with_patience(lambda: asyncio.run(main()), 3 * LONG).text == "yes"
+
+
+def cancel_the_others(*names: str) -> None:
+    """Cancel the tasks of coroutines of these names, but the present one."""
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        if getattr(task.get_coro(), "__qualname__", "") in names:
+            task.cancel()
+
+
+def test_a_wish_whose_task_was_cancelled_before_its_first_turn_is_put_again() -> None:
+    def calls(number: int) -> Program[Any]:
+        return (yield Do("call", lambda: cancel_the_others("carry_out") or number)).value  # type: ignore[func-returns-value]
+
+    def run() -> Any:
+        return asyncio.run(drive_on_bus(together(*map(calls, range(3))), World(inline=True)))
+
+    assert run_with_patience(run, 3 * LONG) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["serve", "Conductor.listen"])
+def test_a_service_that_somebody_ended_is_missed(name: str) -> None:
+    def calls() -> Program[Any]:
+        yield Do("call", lambda: cancel_the_others(name))
+        yield Do("one more", lambda: None)
+
+    with pytest.raises(RuntimeError, match="a service of the bus has ended"):
+        run_with_patience(lambda: asyncio.run(drive_on_bus(calls(), World(inline=True))), 3 * LONG)
+
+
+@pytest.mark.parametrize("each", DRIVERS, ids=named)
+def test_what_takes_a_generator_apart_is_told_like_any_other_crash(each: Driver) -> None:
+    def leaves() -> None:
+        raise GeneratorExit
+
+    def program() -> Program[Any]:
+        yield Do("leave", leaves)
+
+    with pytest.raises(GeneratorExit):
+        run_with_patience(lambda: blocking(each)(program(), World(inline=True)), 3 * LONG)
+
+
+def test_nobody_looks_after_the_end(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call overran its time, and the driver is cancelled just as the run ends."""
+    looks, look = [], Tasks.look
+
+    def counted(tasks: Tasks) -> None:
+        looks.append(tasks)
+        look(tasks)
+
+    monkeypatch.setattr(Tasks, "look", counted)
+    for turns in range(8):
+        clock = FakeClock()
+
+        def program(clock: FakeClock = clock) -> Program[Any]:
+            try:
+                yield Do("slow", lambda: clock.advance(1.0), allowed=0.5)
+            except agentloop.EffectFailed:
+                pass
+
+        async def main(turns: int = turns, clock: FakeClock = clock) -> int:
+            driving = asyncio.create_task(driver(program(), World(clock=clock.now, inline=True)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            driving.cancel()
+            await asyncio.wait([driving])
+            before = len(looks)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return len(looks) - before
+
+        assert asyncio.run(main()) <= 2
+
+
+def test_what_broke_while_a_task_was_hired_is_what_is_told() -> None:
+    async def main() -> None:
+        hired: list[str] = []
+
+        class Full(Tasks):
+            def start(self) -> None:
+                hired.append("one")
+                if len(hired) == 2:
+                    raise MemoryError("no task")
+                super().start()
+
+        def program() -> Program[Any]:
+            yield Do("first", lambda: None)
+            yield from together(one_call("a"), one_call("b"), one_call("c"))
+
+        await Full(World(inline=True), None).run(program(), None)
+
+    with pytest.raises(MemoryError):
+        run_with_patience(lambda: asyncio.run(main()), 3 * LONG)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+def test_eager_tasks_change_nothing(driver: Driver) -> None:
+    async def main() -> Any:
+        event_loop: Any = asyncio.get_running_loop()
+        event_loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009 - not in 3.11
+        return await driver(together(*(one_call("get_weather") for _ in range(50))), World())
+
+    assert len(run_with_patience(lambda: asyncio.run(main()), 3 * LONG)) == 50
 
 
 # --- The first and the last word --------------------------------------------------------------
