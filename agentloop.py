@@ -1414,7 +1414,6 @@ class Stage:
         "_put",
         "_value",
         "error",
-        "_root",
     )
 
     def __init__(
@@ -1431,8 +1430,7 @@ class Stage:
         self._put: dict[tuple[str, str], list[Strand]] = {}  # not answered yet, and who else waits for it
         self._value: Any = None
         self.error: BaseException | None = None
-        self._root = Strand(program, (), None, 0)
-        self.waiting = self._step(self._root, None)
+        self.waiting = self._step(Strand(program, (), None, 0), None)
         if journal is not None:
             self.waiting = self._resumed(journal, self._replayed(journal), repeatable)
 

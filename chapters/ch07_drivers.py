@@ -292,18 +292,21 @@ class Tasks(Dispatcher):
             job.task, effect = task, job.strand.effect
             try:
                 job.value = await perform_async(effect, self.world)
-            except asyncio.CancelledError:
-                if self.is_cancelled():
-                    job.crash = KeyboardInterrupt()  # all tasks are, since the event loop ends
-                else:
-                    job.value = cancelled(effect, self.world)  # its own doing, or it was left behind
-            except BaseException as crash:
-                job.crash = crash
+            except BaseException as error:
+                job.value, job.crash = self.came_of(error, effect, self.world)
             if not self.finish(job):
                 return
             performed += 1
             if task.cancelling() or performed % GIVES_WAY == 0:
                 await self.give_way(task)
+
+    def came_of(self, error: BaseException, effect: Effect, world: World) -> tuple[Any, BaseException | None]:
+        """The outcome of a call that was broken off, or what ends the run."""
+        if not isinstance(error, asyncio.CancelledError):
+            return None, error
+        if self.is_cancelled():
+            return None, KeyboardInterrupt()  # all tasks are, since the event loop ends
+        return cancelled(effect, world), None  # its own doing, or it was left behind
 
     async def give_way(self, task: asyncio.Task[None]) -> None:
         """Let others have a turn, and forget that a call cancelled the task: the next did nothing."""
@@ -427,13 +430,10 @@ class Conductor(Tasks):
     def begins(self, number: int) -> bool:
         """Note that the present task begins what is wanted, if it still may: by now the run may be over."""
         self.hear()
-        if number not in self.asked or not self.may_begin():
+        if number not in self.asked:
             return False
-        try:
-            job = self.begin(self.asked.pop(number))
-        except BaseException as error:
-            self.fail(error)
-            return False
+        self.ready.append(self.asked.pop(number))
+        job = self.next_job()
         if job is not None:
             job.task = asyncio.current_task()
             self.jobs[number] = job
@@ -492,11 +492,8 @@ async def carry_out(wanted: Wanted, world: World, conductor: Conductor) -> None:
         return
     try:
         came = Came(number, await perform_async(effect, world))
-    except asyncio.CancelledError:
-        ended = KeyboardInterrupt() if conductor.is_cancelled() else None
-        came = Came(number, cancelled(effect, world), ended)
-    except BaseException as crash:
-        came = Came(number, crash=crash)
+    except BaseException as error:
+        came = Came(number, *conductor.came_of(error, effect, world))
     if conductor.waits_for(number):
         conductor.bus.publish(came)
 

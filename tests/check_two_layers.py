@@ -207,7 +207,7 @@ def what_the_execution_carries_does_not_grow(two_layers: TwoLayers) -> None:
 def it_ends_at_its_horizon(two_layers: TwoLayers) -> None:
     """Whatever the model says and however long it takes, it ends, within its limits and on time."""
 
-    def check(said: list[Any], thinks: float, horizon: int, limits: Limits | None) -> None:
+    def check(said: list[Any], thinks: float, horizon: float, limits: Limits | None) -> None:
         plant = Plant(*said, thinks=thinks, period=10.0)
         shift = plant.run(two_layers, max(10.0, horizon), limits)
         story = f"said {said}, each in {thinks} s, horizon {horizon} s, {limits}: "
@@ -222,7 +222,8 @@ def it_ends_at_its_horizon(two_layers: TwoLayers) -> None:
         expect(End.BROKE_DOWN not in ends, f"{story}{ends}, {shift.problems}")
 
     check([GOAL], 0.0, 60, None)
-    check([GOAL], 19.0, 35, None)
+    for thinks, horizon in ((19.0, 35), (19.0, 30.5), (19.0, 40.5), (3.3, 20.9)):
+        check([GOAL], thinks, horizon, None)
     examples = settings(deadline=None, database=None, max_examples=50)
     hostile = given(
         st.lists(st.sampled_from(SAID), min_size=1, max_size=4),

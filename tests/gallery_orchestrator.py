@@ -474,6 +474,20 @@ TWO_LAYERS_FAULTS: tuple[Fault, ...] = (
         caught_by="it_ends_at_its_horizon",
     ),
     TwoLayersFault(
+        "a strategy that thought beyond the horizon sleeps all the same, and the execution runs out of time",
+        "_strategy",
+        old="if now >= horizon:  # it",
+        new="if False:  # it",
+        caught_by="it_ends_at_its_horizon",
+    ),
+    TwoLayersFault(
+        "a shift has no time for the strategy's last sleep",
+        "enough_for",
+        old="horizon + 2 * period",
+        new="horizon + period",
+        caught_by="it_ends_at_its_horizon",
+    ),
+    TwoLayersFault(
         "a replay commands the board once more",
         "_commanded",
         old="written = yield from write(board,",
